@@ -1,1 +1,1 @@
-"""Signs, writes ahead and sends transactions, and finds how they ended."""
+"""Signs transactions, writes them ahead, sends them, and finds how they ended."""

@@ -1,14 +1,14 @@
-"""Watches payments whose bytes were handed over and whose fee somebody else pays, until they end.
+"""Watches handed-over payments whose fee somebody else pays, until the payments end.
 
-The fee payer's signature names such a transaction, and this service does not have it. It is found
-by the signature that the seller names, or in the history of the account that pays. A signature
-belongs to these bytes only if the fee payer made it over the same message. This service verifies
-that, so neither a node nor a seller can pass off another transaction or changed bytes.
+The fee payer's signature names such a transaction, and this service does not have that signature.
+So it looks for the signature that the seller names, and in the history of the paying account. A
+signature belongs to these bytes only if the fee payer made it over the same message. This service
+verifies that, so neither a node nor a seller can pass off another transaction or changed bytes.
 
-Only the ledger ends a payment. It has landed if a node has such a signature without an error. It is
-dead if a node proves what `polling` demands, and, because there is no signature to ask for, this:
-at `finalized`, past the expiry, the whole history of the account back to the signing lacks it, and
-the account holds no less than the wallet's own records explain.
+Only the ledger ends a payment. The payment has landed if a node has such a signature without an
+error. It is dead if a node proves what `polling` demands. Because no signature can be asked for,
+two more facts must hold at `finalized`, past the expiry: the account's whole history back to the
+signing lacks the payment, and the account holds no less than the wallet's own records explain.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ from solward.vault.store import payments
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.payments import PaymentRow
 
-# These times are in slots. Statuses of known signatures are read once a slot.
-# The history of an account is first read after this long, because most sellers answer sooner and
-# name the signature.
+# The times that follow are in slots. Statuses of known signatures are read once a slot. An
+# account's history is first read after this time, because most sellers answer sooner and name the
+# signature.
 FIRST_LOOK: Final = 10
-# Then it is read again at growing intervals, once for all payments from the account.
+# Then the history is read again at growing intervals, once for all payments from the account.
 LOOK: Final = 5
 MOST_LOOK: Final = 50
-# The intervals between the tries of a proof that nodes did not give yet.
+# The intervals between the tries to get a proof that no node has given yet.
 PROOF: Final = 10
 MOST_PROOF: Final = BLOCKHASH_BLOCKS
 
 _FIRST_PAGE: Final = 100
 _PAGE: Final = 1_000
-# How long the history of one account may take at one node. Hundreds of thousands of rows of spam
-# take longer, and the payment stays open.
+# The time limit for reading one account's history from one node. Hundreds of thousands of rows of
+# spam take longer, and the payment stays open.
 _HISTORY_S: Final = 60.0
-# Verifying takes 65 microseconds. If a row may be of more payments than this, its bytes are read.
+# Verifying takes 65 microseconds. A row that may be one of more payments than this is read in full.
 _VERIFIED_AT_ONCE: Final = 8
-# How many signatures are verified before other tasks get a turn.
+# The number of signatures that are verified before other tasks get a turn.
 _BREATH: Final = 64
-# Each look repeats this many slots of the one before, because another node may be behind.
+# Each look repeats this many slots of the previous look, because another node may be behind.
 _SLACK_SLOTS: Final = 64
 _PLAIN_MEMO: Final = re.compile(r"[A-Za-z0-9 ._:-]{1,64}")
 
@@ -82,7 +82,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _ProofTimes:
-    """The time of a proof's next try, in monotonic seconds, and the slots until the one after."""
+    """The time of a proof's next try, in monotonic seconds, and the slots to the following try."""
 
     next_at: float = 0.0
     wait_slots: float = PROOF
@@ -95,11 +95,11 @@ class LivePayment(InFlight):
     Attributes:
         payer: the fee payer.
         message: the signed message.
-        memo: the memo that the payment's rows of the history show; None if they may show none.
+        memo: the memo that history rows of the payment show; None if they may show none.
         row: the stored payment.
         death: the tries to prove that it never landed.
-        failure: the tries to prove that it failed as `found`. They are counted apart, because one
-            node's false failure would otherwise delay the other proof for ever.
+        failure: the tries to prove that it failed as `found`. These tries have separate times,
+            because one node's false failure would otherwise delay the proof of death for ever.
     """
 
     row: PaymentRow
@@ -114,26 +114,26 @@ class LivePayment(InFlight):
     failure: _ProofTimes = field(default_factory=_ProofTimes)
 
     def is_named_by(self, signature: str) -> bool:
-        """Return whether a signature is the fee payer's over exactly these bytes."""
+        """Return whether a signature was made by the fee payer over exactly these bytes."""
         try:
             return Signature.from_string(signature).verify(self.payer, self.message)
         except ValueError:
             return False
 
     def may_be(self, row: SignatureRow) -> bool:
-        """Return whether a row may be of these bytes, by its slot and memo. Some providers show no
-        memo, so a row without one may be."""
+        """Return whether a history row may be of these bytes, by slot and memo. Some providers show
+        no memo, so a row without a memo may be."""
         if row.slot < self.context_slot:
             return False
         return self.memo is None or row.memo is None or self.memo in row.memo
 
 
 def live_payment(row: PaymentRow, item: InFlight) -> LivePayment:
-    """Return the payment to watch, from its stored row and its written-ahead bytes."""
+    """Return the payment to watch, made from its stored row and its written-ahead bytes."""
     assert item.wire is not None and item.context_slot is not None  # noqa: PT018
     message = VersionedTransaction.from_bytes(item.wire).message
-    # Rows with another memo are ignored. The seller chose it, and a host may show it changed or
-    # cut, so only a plain one is compared.
+    # Rows with another memo are ignored. The seller chose the memo, and a host may show it changed
+    # or cut, so only a plain memo is compared.
     memo = row.memo if row.memo is not None and _PLAIN_MEMO.fullmatch(row.memo) else None
     return LivePayment(
         transaction_id=item.transaction_id,
@@ -162,7 +162,7 @@ class Watcher(Poller[LivePayment]):
         super().watch(item)
 
     def note_answer(self, transaction_id: str, hint: str | None) -> None:
-        """Look for a payment at once: the seller answered and may have named a signature."""
+        """Look for a payment now: the seller answered and may have named a signature."""
         item = self._open.get(transaction_id)
         if item is None:
             return
@@ -173,7 +173,7 @@ class Watcher(Poller[LivePayment]):
         self._wake.set()
 
     def _put_off(self, proofs: Iterable[_ProofTimes]) -> None:
-        """Set the next try of these proofs, and wait longer each time."""
+        """Set the time of these proofs' next try, and wait longer each time."""
         now = time.monotonic()
         for proof in proofs:
             proof.next_at = now + self._slots_s(proof.wait_slots)
@@ -191,7 +191,7 @@ class Watcher(Poller[LivePayment]):
     async def _round(self) -> float:
         named = [item for item in self._open.values() if item.found is not None]
         if named:
-            # Their signatures are verified, so a status is enough.
+            # These payments' signatures are verified, so a status is enough.
             statuses = await self._ledger.statuses([item.name for item in named])
             found = zip(named, statuses, strict=True)
             await self._settle_found(
@@ -200,7 +200,7 @@ class Watcher(Poller[LivePayment]):
         now = time.monotonic()
         due = [item for item in self._open.values() if item.look_at <= now]
         if due:
-            # The next look is set first, so that a failure does not repeat this one at once.
+            # The next look is set first, so that a failure does not repeat this look at once.
             for item in due:
                 item.look_at = now + self._slots_s(item.look_slots)
                 item.look_slots = min(item.look_slots * 1.6, MOST_LOOK)
@@ -220,7 +220,7 @@ class Watcher(Poller[LivePayment]):
     async def _settle_found(
         self, found: Sequence[tuple[LivePayment, SignatureStatus | SignatureRow]]
     ) -> None:
-        """Settle payments that landed, and those that failed once enough nodes say so."""
+        """Settle payments that landed, and payments that failed once enough nodes say so."""
         landed, failed = [], []
         for item, seen in found:
             if seen.err is None:
@@ -232,7 +232,7 @@ class Watcher(Poller[LivePayment]):
         await self._end_failed(failed)
 
     async def _look(self, source: str) -> None:
-        """Look for the payments from an account in its newest history, usually with one call."""
+        """Look for an account's payments in its newest history, usually with one call."""
         items = [i for i in self._open.values() if i.row.source == source and i.found is None]
         if not items:
             return
@@ -254,19 +254,19 @@ class Watcher(Poller[LivePayment]):
         await self._settle_found(found)
 
     async def _end_failed(self, items: Sequence[LivePayment]) -> None:
-        """Ask every node about payments that one calls failed, since a failure gives money back."""
+        """Ask every node about payments that one node calls failed: a failure releases money."""
         items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
             return
         self._put_off(item.failure for item in items)
         fates = await find_fates(self._ledger, items)
-        # A missing signature proves nothing, because the same key may have signed these bytes with
-        # another one.
+        # A missing signature proves nothing, because the same key can sign the same bytes with
+        # another signature.
         ended = {name: fate for name, fate in fates.ended.items() if fate.status is not None}
         await self._end(items, Fates(ended, frozenset()))
 
     async def _end_expired(self) -> None:
-        """Prove that expired payments never landed, or find that they did."""
+        """Prove that expired payments never landed, or find that they landed."""
         now = time.monotonic()
         items = [item for item in self._open.values() if item.death.next_at <= now]
         if not items:
@@ -281,7 +281,7 @@ class Watcher(Poller[LivePayment]):
     async def _ask(
         self, node: Ledger, items: Sequence[LivePayment], answers: Mapping[str, Answers]
     ) -> None:
-        """Add one node's answers on payments that another one's height calls expired."""
+        """Add one node's answers about payments that are expired by another node's height."""
         tip = await node.tip(finalized=True)
         expired = [i for i in items if tip.block_height > i.last_valid_block_height]
         for item in expired:
@@ -312,7 +312,7 @@ class Watcher(Poller[LivePayment]):
     async def _find_absent(
         self, node: Ledger, items: Sequence[LivePayment], slot: int, answers: Mapping[str, Answers]
     ) -> list[LivePayment]:
-        """Return the payments that the finalized history of their account lacks, and add to
+        """Return the payments that are not in their account's finalized history, and add to
         `answers` how the others landed. If a node does not give an account's history, only that
         account's payments wait."""
         absent: list[LivePayment] = []
@@ -370,7 +370,7 @@ class Watcher(Poller[LivePayment]):
                     connection,
                     item.row.wallet_id,
                     assets,
-                    # No higher than the height at which it was assessed, though nodes may differ.
+                    # No higher than the height of the assessment, though nodes may differ.
                     item.last_valid_block_height - 2 * MAX_VALID_BLOCKS,
                     item.row.created_ms - 2 * DAY_MS,
                     dead,
@@ -393,8 +393,8 @@ class Watcher(Poller[LivePayment]):
 async def _history(
     node: Ledger, source: str, items: Sequence[LivePayment], slot: int
 ) -> AsyncIterator[list[SignatureRow]]:
-    """Yield pages of the finalized history of an account from a node that has reached `slot`, back
-    to the slot at which the first of `items` was signed."""
+    """Yield pages of an account's finalized history, from a node that has reached `slot`, back to
+    the slot at which the first of `items` was signed."""
     oldest = min(item.context_slot for item in items)
     before: str | None = None
     last: SignatureRow | None = None
@@ -410,16 +410,16 @@ async def _history(
             raise LedgerUnavailable(f"The ledger's history of {source} does not go back")
         if len(page) < 2 or page[-1].slot < oldest:
             return
-        # The next page begins after the last row but one, so that the last row comes again. An
-        # empty or short page is not the end of the history: Agave answers with an empty page if it
-        # lacks `before`, as another node behind the address may, and some hosts give fewer rows.
+        # The next page begins after the last row but one, so that the last row is repeated. An
+        # empty or short page is not the end of the history: Agave gives an empty page if it lacks
+        # `before`, as another node at the same address may, and some hosts give fewer rows.
         before, last = page[-2].signature, page[-1]
 
 
 async def _matched(
     node: Ledger, rows: Sequence[SignatureRow], items: Sequence[LivePayment], *, finalized: bool
 ) -> list[tuple[LivePayment, SignatureRow]]:
-    """Return the payments with the rows that are theirs, by verified signatures."""
+    """Return the payments, each with its history rows, matched by verified signatures."""
     found: list[tuple[LivePayment, SignatureRow]] = []
     left = list(items)
     verified = 0

@@ -1,16 +1,16 @@
-"""Watches transactions in flight until their fate is known: polls in batches and settles.
+"""Watches transactions in flight until their fate is known: polls them in batches and settles them.
 
-Only the ledger ends a transaction, by a status or by a proof that there never will be one. The wall
-clock never decides a fate.
+Only the ledger ends a transaction: by a status, or by a proof that no status will ever exist. The
+wall clock never decides a fate.
 
-A transaction is dead only if a single node proves it: its block height is past the last valid one;
-*afterwards*, at a slot no earlier, its whole history has no status; and that history reaches back
-to when the bytes were signed. Answers of different nodes are never combined to one proof, because
-a node that lags may not have seen yet what another one's height says is over.
+A transaction is dead only if a single node proves it: the node's block height is past the last
+valid height; *afterwards*, at no earlier slot, the node's whole history has no status; and that
+history reaches back to the signing. Answers of different nodes are never combined to one proof,
+because a node that lags may not have seen a landing that another node's height calls impossible.
 
-One node's word is enough that a transaction landed without an error. Dead and failed ones free
-money, so that takes as many hosts as `is_enough` says. If fewer are configured, or the others do
-not answer in time, the record ends by one host's word and its money stays counted.
+One node's word is enough that a transaction landed without an error. A dead or failed transaction
+releases money, so that takes as many hosts as `is_enough` says. If fewer are configured, or the
+others do not answer in time, the record ends by one host's word and its money stays counted.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from solward.vault.money.steps import Step, StepHook, no_hook
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, NetworkCost, Settlement
 
-# How long the balances of a landed transaction are waited for, since a node has its status first.
-# Later balances neither report anything nor give anything back.
+# How long to wait for the balances of a landed transaction, since a node has its status first.
+# Later balances neither report amounts nor release any.
 BALANCES_S = 5.0
 
 _ONE_HOST: Final = (
@@ -64,11 +64,11 @@ _ONE_HOST: Final = (
 
 _log = structlog.get_logger(__name__)
 
-# How long after the expiry a second host may answer. In blocks, because the wall clock decides
+# How long after the expiry a second host may answer; in blocks, because the wall clock decides
 # nothing here.
 PATIENCE_BLOCKS: Final = 300
-# Bytes that were handed over are dead after so many polls past their last block without a trace,
-# because the seller may have sent them late, to a node that shows them late.
+# Handed-over bytes are dead after this many polls past their last block without a trace, because
+# the seller may have sent them late, to a node that shows them late.
 LATER_POLLS: Final = 3
 
 
@@ -77,23 +77,23 @@ class InFlight:
     """A transaction whose fate is open.
 
     Attributes:
-        signature: the wallet's own, which is not the transaction's if somebody else pays its fee.
-        wire: the stored signed bytes; None if somebody else sends it, as a faucet or a fee payer.
-        fee_lamports: the fee that the wallet pays if it lands, even with an error.
-        held_lamports: the debit if it lands without error.
-        type: the record's.
-        details: the record's.
+        signature: the wallet's, which does not name the transaction if another pays its fee.
+        wire: the stored signed bytes; None if a faucet or a fee payer sends them.
+        fee_lamports: the fee that the wallet pays if the transaction lands, even with an error.
+        held_lamports: the debit if the transaction lands without error.
+        type: the record's type.
+        details: the record's details.
         reserved: asset -> units that count against the limits.
-        context_slot: the slot its blockhash was read at, before which it cannot have landed; None
-            if not known.
-        unknown: whether its state `unknown` is stored already.
-        absent: how often no node had it since it expired.
-        first_sent: when this process sent it first, in monotonic seconds; None if another did.
-        ends: whether its end is the record's; False for a step that others follow.
+        context_slot: the slot at which its blockhash was read, before which it cannot have landed;
+            None if not known.
+        unknown: whether the state `unknown` is stored already.
+        absent: how often no node had the transaction since it expired.
+        first_sent: monotonic seconds when this process sent it first; None if another process did.
+        ends: whether its end is the record's end; False for a step that others follow.
         sends: whether this service sends it; False if its bytes were handed over.
         done: the settlement, once stored.
         landed_slot: the slot in which it landed without an error; None while not known.
-        found: the transaction's signature if only the ledger can tell it; None until it does.
+        found: the transaction's signature if only the ledger can tell it; None until then.
     """
 
     transaction_id: str
@@ -122,7 +122,7 @@ class InFlight:
 
     @property
     def name(self) -> str:
-        """The signature to ask nodes for."""
+        """The signature whose status nodes are asked for."""
         return self.found or self.signature
 
 
@@ -136,7 +136,7 @@ def in_flight(
     reserved: Mapping[str, int] = NOTHING,
 ) -> InFlight:
     """Return a stored attempt to watch. If it is one of several steps, its end is not the record's
-    and gives nothing back.
+    end and releases no money.
 
     Args:
         held_lamports: the debit if it lands without an error; by default the highest possible.
@@ -163,13 +163,13 @@ Item = TypeVar("Item", bound=InFlight)
 
 
 class Poller(ABC, Generic[Item]):
-    """A task that watches all transactions in flight of one kind; callers wait on `InFlight.done`.
+    """A task that watches all transactions in flight of one kind. Callers wait for `InFlight.done`.
 
-    Each kind has its own task: reading an account's history may take a minute, and no transfer
-    should wait for it.
+    Each kind has its own task, because reading an account's history may take a minute, and no
+    transfer should wait for that.
     """
 
-    # Factor of all waits. Tests set other values.
+    # Factor of all waits; tests set other values.
     pace = 1.0
     balances_s = BALANCES_S
 
@@ -215,7 +215,7 @@ class Poller(ABC, Generic[Item]):
             except Exception:
                 _log.exception("confirmations_failed", in_flight=len(self._open))
             if self._open:
-                # Not `wait_for`, which may swallow a cancellation that comes as its time ends.
+                # Not `wait_for`, which may swallow a cancellation that arrives as its timeout ends.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._wake.wait()
@@ -225,11 +225,11 @@ class Poller(ABC, Generic[Item]):
         """Look at the transactions that are due; return the seconds until the next round."""
 
     def _slots_s(self, slots: float) -> float:
-        """Return the seconds that so many slots take, by this poller's pace."""
+        """Return the seconds that this many slots take, by this poller's pace."""
         return slots * self._ledger.slot_s * self.pace
 
     async def _end(self, items: Sequence[InFlight], fates: Fates) -> None:
-        """Settle transactions that have ended, and store once for each that its fate is unknown."""
+        """Settle transactions that have ended, and store each unknown fate once."""
         landed, settlements = [], []
         for item in items:
             fate = fates.ended.get(item.signature)
@@ -263,8 +263,8 @@ class Poller(ABC, Generic[Item]):
             await self._settle([each for each in found if each is not None])
 
     async def _landed(self, item: InFlight) -> Settlement | None:
-        """Return the settlement, from the balances if they can tell more; None while it waits for
-        them."""
+        """Return the settlement, computed from the balances if they add to it; None while waiting
+        for the balances."""
         if item.wire is None or not item.ends:
             return _settled(item)
         message = VersionedTransaction.from_bytes(item.wire).message
@@ -300,7 +300,7 @@ class Poller(ABC, Generic[Item]):
 
 
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """Return the settlement by the stored record, which another process may have ended first."""
+    """Return the settlement by the stored record: another process may have ended it first."""
     return replace(
         settlement,
         status=record.status,
@@ -332,7 +332,7 @@ def _settled(
         wallet = landed.accounts[0]
         details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
         if sure:
-            # If the bytes do not bound what leaves, nothing is given back.
+            # If the bytes do not bound the outflow, nothing is released.
             with contextlib.suppress(NoBound):
                 lines = worst_case(message, wallet).lines
                 lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved, lines)
@@ -354,13 +354,13 @@ def _settled(
 
 
 def tell_set_apart(transaction_id: str) -> None:
-    """Log the failure of one transaction, which does not stop the others."""
+    """Log the failure of one transaction, so that the others go on."""
     _log.exception("confirmation_failed", transaction_id=transaction_id)
 
 
 def _is_over(item: InFlight, fate: Fate) -> bool:
-    """Return whether a fate ends the transaction now. Handed-over bytes that no node has end after
-    `LATER_POLLS` polls."""
+    """Return whether a fate ends the transaction now. Handed-over bytes that no node has end only
+    after `LATER_POLLS` polls."""
     if fate.status is not None or item.sends:
         return True
     item.absent += 1
@@ -403,8 +403,8 @@ class Fate(NamedTuple):
     """The end of a transaction.
 
     Attributes:
-        status: None if it is dead.
-        sure: whether enough hosts say so to give money back (`is_enough`).
+        status: the signature's status; None if the transaction is dead.
+        sure: whether enough hosts agree to release money (`is_enough`).
     """
 
     status: SignatureStatus | None
@@ -413,9 +413,9 @@ class Fate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """The fates of transactions, by the wallet's signature, and those that no node can decide.
+    """The fates of transactions by the wallet's signature, and the undecidable transactions.
 
-    A transaction in neither may still land, or needs another host's answer."""
+    A transaction that is in neither may still land, or needs another host's answer."""
 
     ended: Mapping[str, Fate]
     unknown: frozenset[str]
@@ -439,10 +439,10 @@ Query: TypeAlias = Callable[[Ledger, Sequence[Item], Mapping[str, Answers]], Awa
 async def find_fates(
     ledger: Ledger, items: Sequence[Item], query: Query[Item] | None = None
 ) -> Fates:
-    """Query every usable node for the fates: one node's status outweighs another's lack of one.
+    """Query every usable node for the fates. A status outweighs other nodes' lack of one.
 
     Args:
-        query: adds one node's answers on these; by default by their statuses.
+        query: adds one node's answers about the transactions; by default from their statuses.
 
     Raises:
         LedgerError: no node answered.
@@ -473,14 +473,14 @@ async def find_fates(
 
 
 def _conclude(answers: Answers, alone: bool) -> Fate | None:
-    """Return the fate; None if it may still land, or another host is waited for.
+    """Return the fate; None if the transaction may still land, or another host must answer.
 
     Args:
-        alone: whether the configured hosts are too few to give money back.
+        alone: whether the configured hosts are too few to release money.
     """
     if answers.landed is not None:
         return Fate(answers.landed, sure=True)
-    # A node that has the failed transaction counts more than one that has none.
+    # A node that has the failed transaction counts more than a node that lacks it.
     witnesses = answers.failed_by or answers.dead_by
     sure = is_enough(witnesses)
     if not witnesses or not (sure or alone or answers.late):
@@ -489,7 +489,7 @@ def _conclude(answers: Answers, alone: bool) -> Fate | None:
 
 
 async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, Answers]) -> None:
-    # Only this node's own height tells which have expired; until it is read, all might have.
+    # Only this node's height tells which have expired; until it is read, all may have expired.
     expired = {item.signature for item in items}
     try:
         tip = await node.tip()
@@ -525,7 +525,7 @@ def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
     if status.err is None:
         answers.landed = status
     else:
-        # A failure without a fee counts only if no node reports one with a fee.
+        # A failure without a fee counts only if no node reports a failure with a fee.
         if answers.failed is None or took_no_fee(answers.failed.err):
             answers.failed = status
         answers.failed_by.add(origin)

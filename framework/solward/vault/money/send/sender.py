@@ -1,6 +1,6 @@
 """Signs judged transactions, writes them ahead, and sends them until their fate is known.
 
-No signed bytes leave before they are durable.
+Signed bytes leave this process only after they are durable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from solward.vault.store import attempts as store
 from solward.vault.store import payments, pockets
 from solward.vault.store.attempts import HAND_OVER, Attempt, NetworkCost, PocketStep, Settlement
 
-# Statuses are read once a slot. The same bytes are sent again if so many slots did not take them.
+# Statuses are read once a slot. The same bytes are resent if they do not land in this many slots.
 RESEND_SLOTS: Final = 5
 
 _log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Signing:
         """Sign the assessed bytes and make them durable.
 
         Args:
-            step: a `PocketStep` if the record has further attempts, `HAND_OVER` if the seller sends
+            step: a `PocketStep` if the record has further attempts; `HAND_OVER` if the seller sends
                 the bytes.
 
         Raises:
@@ -122,7 +122,7 @@ class Signing:
             attempt,
             signature=str(signature),
             max_debit=max_debit(draft.intent, effects),
-            # A sponsored payment has neither the wallet's fee nor its name by the wallet.
+            # A sponsor pays its payment's fee, and the sponsor's signature names it.
             spent=replace(attempt.spent, fee_lamports=effects.fee_lamports),
             names=signature == signed.signatures[0],
         )
@@ -143,7 +143,7 @@ class Signing:
 async def signed_by(
     transaction: VersionedTransaction, signers: Iterable[Signer]
 ) -> VersionedTransaction:
-    """Sign a transaction with those of `signers` that it needs."""
+    """Sign a transaction with the `signers` that it needs."""
     message = transaction.message
     covered = bytes(to_bytes_versioned(message))
     signatures = dict(zip(required_signers(message), transaction.signatures, strict=True))
@@ -155,13 +155,13 @@ async def signed_by(
 
 
 def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
-    """Return the SHA-256 of the signed message in hex, and the place of the wallet's signature."""
+    """Return the SHA-256 of the signed message in hex, and the index of the wallet's signature."""
     digest = hashlib.sha256(bytes(to_bytes_versioned(message))).hexdigest()
     return digest, required_signers(message).index(wallet)
 
 
 def spent_by(message: AnyMessage, units: int | None = None) -> NetworkCost:
-    """Return the network fee and compute budget that a message states, with the units it used."""
+    """Return the fee and compute budget that a message states, with the compute units used."""
     terms = fee_terms(message)
     return NetworkCost(terms.lamports, units, terms.unit_limit, terms.unit_price)
 
@@ -173,7 +173,7 @@ def attempt_of(
     step: str,
     units: int | None,
 ) -> Attempt:
-    """Return an attempt of signed bytes, not stored yet; its debit is a sweep's worst case, else 0.
+    """Return an unstored attempt for signed bytes; its debit is 0, or a sweep's worst case.
 
     Args:
         units: compute units that its simulation used.
@@ -203,12 +203,12 @@ class Sender(Poller[InFlight]):
     resend_slots: float = RESEND_SLOTS
 
     async def send(self, item: InFlight) -> None:
-        """Send the written-ahead bytes once and watch them; it never raises for the ledger."""
+        """Send the written-ahead bytes once and watch them; errors of the ledger are not raised."""
         item.first_sent = time.monotonic()
         try:
             await self._send(item)
         except Exception:
-            # The bytes may have left. If they were not watched, they would stay open until a start.
+            # The bytes may have left. Unwatched, they would stay open until the next start.
             _log.exception("send_failed", signature=item.signature)
         self._hook(Step.SENT)
         self.watch(item)
@@ -233,7 +233,7 @@ class Sender(Poller[InFlight]):
         try:
             statuses = await self._ledger.statuses([item.signature for item in items])
         except LedgerError:
-            # A node that refuses to tell statuses, as above its rate, may still take transactions.
+            # A node that refuses statuses (a rate limit) may still accept transactions.
             await self._resend([item for item in items if self._is_late(item)])
             raise
         ended = [
@@ -243,7 +243,7 @@ class Sender(Poller[InFlight]):
             and is_final(status.confirmation)
             and not may_not_have_run(status.err)
         ]
-        # A landed transaction that waits for its balances stays landed, whatever a node says later.
+        # A landed transaction that waits for its balances stays landed, whatever nodes say.
         landed = [item for item in items if item.landed_at is not None]
         for item, status in ended:
             if status.err is None and item.landed_at is None:
@@ -258,7 +258,7 @@ class Sender(Poller[InFlight]):
             and self._is_late(item)
         ]
         now = time.monotonic()
-        # A failure gives money back, so the word of the node in use is not enough.
+        # A failure releases money, so the word of the node in use is not enough.
         failed = [
             item
             for item, status in ended
@@ -288,7 +288,7 @@ class Sender(Poller[InFlight]):
         return time.monotonic() - item.sent_at >= self._slots_s(self.resend_slots)
 
     async def _resend(self, items: Sequence[InFlight]) -> None:
-        """Send the same bytes again, which has no effect if they have landed or expired."""
+        """Send the same bytes again; this has no effect if they have landed or expired."""
         now = time.monotonic()
         for item in items:
             item.sent_at = now
@@ -301,7 +301,7 @@ class Sender(Poller[InFlight]):
         metrics.RESENDS.inc(sum(item.wire is not None for item in items))
 
     async def _ask(self, items: Sequence[InFlight]) -> None:
-        """Ask every node about transactions that the one in use calls expired or failed."""
+        """Ask every node about transactions that the node in use calls expired or failed."""
         now = time.monotonic()
         for item in items:
             item.sent_at = item.fates_read_at = now

@@ -1,8 +1,8 @@
-"""Finds what a landed transaction took, from its own balances before and after.
+"""Computes what a landed transaction took, from its balances before and after.
 
-A reservation is an upper bound. For each asset, what did not leave is given back, at most what this
-transaction reserved, and only if enough hosts agree (`is_enough`). The balances belong to one
-signature: nothing comes from a simulation or from another slot.
+A reservation is an upper bound. For each asset, the part that did not leave is released: at most
+what this transaction reserved, and only if enough hosts agree (`is_enough`). The balances belong to
+one signature; no amount comes from a simulation or from another slot.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSE = bytes([Token.CLOSE_ACCOUNT])
 
 @dataclass(frozen=True, slots=True)
 class TokenBalance:
-    """The balance of a token account: `units` of `mint`."""
+    """The balance of a token account: `units` of the token `mint`."""
 
     mint: str
     owner: str
@@ -47,10 +47,10 @@ class Balances:
     """A transaction's accounts with their lamports and tokens, before and after it.
 
     Attributes:
-        accounts: in the order of the message, those of lookup tables last.
-        tokens_before: by the place in `accounts`; no other is a token account.
-        tokens_after: by the place in `accounts`.
-        units: compute units it used; hosts need not agree on them, because they cost nothing.
+        accounts: addresses in the order of the message; accounts from lookup tables come last.
+        tokens_before: token balances by index in `accounts`; other accounts are no token accounts.
+        tokens_after: token balances by index in `accounts`.
+        units: compute units used; hosts need not agree on them, because no money depends on them.
     """
 
     accounts: tuple[str, ...]
@@ -67,8 +67,8 @@ def needs_balances(
     reserved: Mapping[str, int],
     message: AnyMessage,
 ) -> bool:
-    """Return whether a landed transaction's balances can give back or report anything. Those of a
-    transfer cannot, so they are not read."""
+    """Return whether a landed transaction's balances can release or report any amount. A transfer's
+    balances cannot, so they are not read."""
     return (
         record_type in (TransactionType.SWAP, TransactionType.RECLAIM_RENT)
         or reserved.get(COSTS_ASSET, 0) > fee_lamports
@@ -80,9 +80,9 @@ def own_accounts(
     landed: Balances, message: AnyMessage, wallet: str
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the wallet's own token accounts that a landed transaction opened, with the rent it
-    paid, and those it closed, with the rent that came back; in lamports, pure.
+    paid, and the accounts that it closed, with the rent that came back; in lamports, pure.
 
-    Only the wallet's own instructions count, and only if the balances show their effect."""
+    Only instructions signed by the wallet count, and only if the balances show their effect."""
     openings, closings = _opened_by(message, wallet), _closed_by(message, wallet)
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
@@ -101,7 +101,7 @@ def own_accounts(
 
 
 def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
-    """Return the associated accounts that the message opens and the wallet pays for and owns."""
+    """Return the associated accounts that the message opens, which the wallet pays for and owns."""
     return frozenset(
         account
         for call in top_level_calls(message)
@@ -135,16 +135,16 @@ def kept_units(
 ) -> dict[str, int]:
     """Return the units that count, by asset, if a transaction landed without an error; pure.
 
-    They are at most the reserved ones and at least 0. Lamports can only have gone to accounts that
-    have more afterwards, so these bound SOL and costs together, whatever came in at the same time.
-    Tokens count as in the bytes, because balances do not tell what left from what came in, such as
-    newly minted units. Those that the wallet's associated account receives do not count; another
-    account of the wallet may have a delegate, and counts.
+    The units are at least 0 and at most those reserved. Lamports can only have gone to accounts
+    that have more afterwards, so these accounts bound SOL and costs together, whatever came in at
+    the same time. Tokens count as in the bytes, because balances do not separate what left from
+    what came in, such as newly minted units. Units that the wallet's associated account receives do
+    not count; another account of the wallet counts, because it may have a delegate.
 
     Args:
-        wallet: pays the fee.
-        fee_lamports: of the message's bytes.
-        reserved: asset -> units; `COSTS_ASSET` is fee and rent.
+        wallet: the fee payer.
+        fee_lamports: the fee by the message's bytes.
+        reserved: asset -> units; `COSTS_ASSET` stands for fee and rent.
         lines: the amounts that the bytes let leave.
     """
     rent, moved, total = _lamports_gained(landed, wallet)
@@ -159,12 +159,12 @@ def kept_units(
 def _kept(
     reserved: Mapping[str, int], tokens: Mapping[str, int], costs: int, sol: int, total: int
 ) -> dict[str, int]:
-    """Return the reserved units that count, by asset. SOL beyond its reservation counts as costs,
-    and costs beyond theirs as SOL.
+    """Return the reserved units that count, by asset. SOL beyond the reservation for SOL counts as
+    costs, and costs beyond the reservation for costs count as SOL.
 
     Args:
         tokens: asset -> units that left.
-        costs: lamports that are certainly costs, and count as those first.
+        costs: lamports that are certainly costs, and count as costs first.
         sol: lamports that are certainly not costs.
         total: all lamports that left.
     """
@@ -186,7 +186,7 @@ def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, 
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
     }
-    # Grants may count an asset in dollars, which are given back too.
+    # Grants may count an asset in dollars, which are released too.
     return kept | {USD: 0}
 
 
@@ -194,14 +194,14 @@ class StepsTotal:
     """The changes of the wallet's own balances over the landed steps of one record.
 
     Attributes:
-        lamports: by which the wallet's own shrank, fees included. What a call brought lowers
-            neither this nor `tokens`, because somebody else may have paid it at the same time.
-        brought: mint -> units that calls brought; lamports under the mint of wrapped SOL.
-        fees: network fees the wallet paid.
-        spent: fees and compute units of all steps, whoever paid them; units are None if a step's
-            are not known.
-        rent: lamports put into token accounts of the wallet's own.
-        tokens: mint -> units by which its associated accounts shrank.
+        lamports: decrease of the wallet's own lamports, fees included. Income from a call lowers
+            neither this nor `tokens`: somebody else may have paid it at the same time.
+        brought: mint -> units that calls brought; lamports count under wrapped SOL's mint.
+        fees: network fees that the wallet paid.
+        spent: fees and compute units of all steps, whoever paid them; units are None if any step's
+            units are not known.
+        rent: lamports put into the wallet's own token accounts.
+        tokens: mint -> units by which the wallet's associated accounts decreased.
         decimals: mint -> decimals.
     """
 
@@ -215,7 +215,7 @@ class StepsTotal:
         self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
 
     def add_fee(self, lamports: int, spent: NetworkCost) -> None:
-        """Add a step that failed on the ledger; the wallet paid `lamports` of what was spent."""
+        """Add a step that failed on the ledger, of whose fee the wallet paid `lamports`."""
         self.lamports += lamports
         self.fees += lamports
         self._spend(spent)
@@ -226,7 +226,7 @@ class StepsTotal:
         """Add a step that landed.
 
         Args:
-            is_call: whether it is the call, whose effects a third party chose.
+            is_call: whether the step is the call, whose effects a third party chose.
         """
         self.fees += fee
         self._spend(spent)
@@ -268,8 +268,8 @@ class StepsTotal:
 
 
 def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the units that count after all steps, by asset: at most the reserved, at least 0."""
-    # A call may pay rent from its funding, so no lamports are certainly not costs.
+    """Return the units that count after all steps, by asset: between 0 and the reserved units."""
+    # A call may pay rent from its funding, so any of its lamports may be costs.
     kept = _kept(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
     if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
         kept[USD] = 0
@@ -279,10 +279,10 @@ def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, i
 def settled_details(
     kind: str, details: Mapping[str, Any], landed: Balances, wallet: str, fee_lamports: int
 ) -> dict[str, Any] | None:
-    """Return a record's details with what the landed transaction adds to them; None if nothing.
+    """Return a record's details with the landed transaction's additions; None if there are none.
 
     A swap adds the amount that arrived, and the amount sold if the record lacks it. Reclaimed rent
-    adds what came back by the balances, not by a node's word on the cluster's rent.
+    adds the lamports that came back by the balances, not by a node's word on the cluster's rent.
     """
     if kind == TransactionType.RECLAIM_RENT:
         gained = landed.lamports_after[0] - landed.lamports_before[0] + fee_lamports
@@ -325,7 +325,7 @@ def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage)
     """Read a `getTransaction` answer in the encoding `json`.
 
     Raises:
-        LedgerUnavailable: it is another transaction's, or has no balances.
+        LedgerUnavailable: the answer is another transaction's, or has no balances.
     """
     try:
         meta = answer["meta"]
@@ -422,8 +422,8 @@ def _tokens_left(landed: Balances, wallet: str, mint: str, lines: Sequence[Line]
 def _change(landed: Balances, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
     """Return the whole tokens of `mint` that the wallet gained; None if no account shows decimals.
 
-    SOL includes that in the wallet's token accounts, so that opening, closing or unwrapping one of
-    them is no gain; the fee is left out."""
+    SOL includes the SOL in the wallet's token accounts, so opening, closing or unwrapping such an
+    account is no gain. The fee is left out."""
     if mint == WRAPPED_SOL_MINT:
         after = _own_lamports(landed.lamports_after, landed.tokens_after, landed, wallet)
         before = _own_lamports(landed.lamports_before, landed.tokens_before, landed, wallet)

@@ -1,8 +1,8 @@
-"""Leases of the processes on one database, and the takeover of what dead processes left open.
+"""Leases of the processes on one database, and the takeover of dead processes' transactions.
 
-Each unfinished transaction has an owner. A process that finds the owner dead takes the transaction
-over (`solward.vault.store.processes`), before it serves and while it does, so that exactly one
-process finishes it.
+Each unfinished transaction has an owner. A process that finds the owner dead takes over the
+transaction (`solward.vault.store.processes`), both before and while it serves, so that exactly one
+process finishes each transaction.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
 from solward.vault.store.payments import PaymentRow
 
-# A killed process's payments wait at most this long for a takeover. Five renewals fit in, so that a
-# slow disk or a stalled loop does not lose a living process its work.
+# A killed process's payments wait at most this long for a takeover. It is five renewals, so that a
+# living process with a slow disk or a stalled loop does not lose its work.
 LEASE_S = 10.0
 RENEW_S = 2.0
 
-# The most rows in one database transaction, which bounds how long it locks them.
+# The maximum number of rows in one database transaction, which bounds how long they are locked.
 _BATCH = 200
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
-# Nobody knows whether the faucet received the request; if it did, the balance shows it.
+# It is not known whether the faucet got the request; if it did, the balance shows it.
 _RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
 
 _log = structlog.get_logger(__name__)
@@ -77,10 +77,10 @@ async def registered(
     *,
     renew_s: float = RENEW_S,
 ) -> AsyncIterator[None]:
-    """Hold a lease until the block ends, and end it then.
+    """Hold a lease until the block ends, then end the lease.
 
     Args:
-        on_renewed: called at each renewal on a shared database: takes over from dead processes.
+        on_renewed: called at each renewal on a shared database, to take over from dead processes.
 
     Raises:
         StoreError: the lease could not be taken.
@@ -107,7 +107,7 @@ async def registered(
         yield
     finally:
         await end(tasks)
-        # If the database is away, the lease runs out by itself.
+        # If the database does not answer, the lease runs out by itself.
         with contextlib.suppress(SolwardError):
             async with database.write() as connection:
                 await processes.remove(connection, process.id)
@@ -130,17 +130,17 @@ async def reconcile(
     resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]],
     wait_s: float,
 ) -> Reconciliation:
-    """Take over the transactions of dead processes: release those that were never signed, resume
-    the others, and wait up to `wait_s` for their end.
+    """Take over dead processes' transactions: release those never signed, resume the others, and
+    wait up to `wait_s` for their end.
 
-    A reservation without an attempt row had no signed bytes, so it is released. Any other may have
-    landed: its stored bytes are watched and sent again until the ledger decides. Those still open
-    after `wait_s` stay reserved and watched while the service serves. Handed-over payments are
-    watched and not waited for, because only the seller sends them.
+    A reservation without an attempt row had no signed bytes, so it is released. Any other
+    transaction may have landed: its stored bytes are watched and sent again until the ledger
+    decides. Transactions still open after `wait_s` stay reserved and watched while the service
+    serves. Handed-over payments are watched and not waited for, because only the seller sends them.
 
     Args:
         me: the id of the process that takes over.
-        resume: resumes a record that uses its pocket in steps; the task is done when it ends.
+        resume: resumes a record that uses its pocket in steps; the task ends with the record.
     """
     open_now = await _take_over(database, me)
     if not open_now:
@@ -148,7 +148,7 @@ async def reconcile(
     ends: list[asyncio.Future[Any]] = []
 
     async def go_on(left: _OpenRecord) -> bool:
-        """Resume a record; return False if it was released and there is nothing to watch."""
+        """Resume a record; return False if the record was released, so nothing is to be watched."""
         record, attempt, row = left.record, left.attempt, left.payment
         item = None
         if attempt is not None:
@@ -178,7 +178,7 @@ async def reconcile(
         try:
             gone_on += await go_on(each)
         except Exception:
-            # It stays reserved until a start can read it, and does not stop the others.
+            # The record stays reserved until a start can read it, and does not stop the others.
             gone_on += 1
             tell_set_apart(each.record.id)
     if ends:
@@ -193,8 +193,8 @@ class _OpenRecord:
     """A record that a dead process left open.
 
     Attributes:
-        held_lamports: its reserved debit.
-        attempt: the attempt whose end is not known; None if there is none.
+        held_lamports: the record's reserved debit.
+        attempt: the attempt whose end is not known; None if no attempt is open.
         step: the last step of a record that uses its pocket in steps; None for any other.
         reserved: asset -> units that count against the limits.
     """
@@ -208,7 +208,7 @@ class _OpenRecord:
 
 
 async def _take_over(database: Database, me: str) -> list[_OpenRecord]:
-    """Take over transactions without a living owner, and release those that were never signed."""
+    """Take over transactions without a living owner, and release those never signed."""
     taken: list[_OpenRecord] = []
     while True:
         async with database.write() as connection:
@@ -246,7 +246,7 @@ async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
     try:
         height = await ledger.block_height()
     except LedgerError:
-        # So high that only a ledger that answers again can call it expired.
+        # So high that only a ledger that answers again can call the transaction expired.
         height = 2**62
     return faucet_in_flight(record.id, record.signature, height)
 
