@@ -150,7 +150,7 @@ async def tail(
 
 
 def event_summary(event: Event) -> str:
-    """Describe an event on one line."""
+    """Describe an event of the audit log on one line."""
     from solward.client import Transaction
 
     data = event.data

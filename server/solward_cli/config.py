@@ -43,7 +43,7 @@ def show() -> None:
 
 
 def not_served(settings: Settings) -> Iterator[str]:
-    """Yield why no service starts with these settings, though each value is valid by itself."""
+    """Yield the reasons why no service starts with these settings, although each value is valid."""
     from solward.database.database import database_file
 
     for check in (

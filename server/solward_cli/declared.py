@@ -128,12 +128,12 @@ def lists(
 
 
 def request_options(kind: type[Request], *, without: Collection[str] = ()) -> Decorator:
-    """Return arguments and options for the fields of a request, except those in `without`."""
+    """Return a decorator that adds a request's fields, except those in `without`, to a command."""
     return options(each for each in fields_of(kind) if each.name not in without)
 
 
 def options(fields: Iterable[Field]) -> Decorator:
-    """Return an argument for each required field and an option for each other one."""
+    """Return a decorator that adds required fields as arguments, and the others as options."""
     shown: list[Field] = []
     for each in fields:
         if isinstance(each, Part) and "cli" not in each.left_out:
@@ -225,7 +225,7 @@ def default_of(kind: type[Request], name: str) -> Any:
 
 
 def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the client's call for a command's options, but those not given."""
+    """Return the arguments of the client's call for the options that were given."""
     found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)

@@ -1,5 +1,5 @@
 """Helpers of commands: settings, databases, refusals and shared options. An error that the user can
-mend is printed on one line, with exit code 2."""
+fix is printed on one line, with exit code 2."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refuse(text: str) -> NoReturn:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """End the command with one line if the user can mend the error."""
+    """End the command with one line of text for an error that the user can fix."""
     try:
         yield
     except _REFUSALS as error:
@@ -170,7 +170,7 @@ async def inspected_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 async def read_audit_key(settings: Settings, database: Database) -> None:
-    """Set the key by which a database authenticates what it reads, from the keystore's secret."""
+    """Set the key that authenticates the database's audit log, from the keystore's secret."""
     from solward.vault.custody.keystore import audit_key
     from solward.vault.custody.service import key_source
 
@@ -242,8 +242,8 @@ def import_lean() -> None:
 
 
 def begin_service() -> None:
-    """Import as `import_lean`, and collect no garbage until `freeze_gc` or the command's end: a
-    start makes almost none, and looking for it took a fifth of the time."""
+    """Import as `import_lean` does, and collect no garbage until `freeze_gc` or the command's end.
+    A start makes almost no garbage, and searching for it took a fifth of the time."""
     gc.disable()
     # The process may run more commands after one that is refused.
     click.get_current_context().call_on_close(gc.enable)

@@ -61,7 +61,7 @@ async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) ->
 
 
 async def _refusal(call: ServiceCall, found: Hold) -> str | None:
-    """Return why an approved hold was refused when it was judged again, if the caller may know."""
+    """Return why an approved hold was refused at its second check, if the caller may know."""
     from solward.client import ApiError
 
     if found.state != "refused" or found.transaction_id is None:

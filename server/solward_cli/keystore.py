@@ -95,7 +95,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
 
 
 async def _refuse_taken(settings: Settings, address: str) -> None:
-    """Raise `InvalidRequest` if others may take what a key holds, or if no node says so."""
+    """Raise `InvalidRequest` if others may take a key's assets, or if no node can tell."""
     from solward.service.cluster import open_cluster
     from solward.solana.foreign_rights import foreign_rights
 

@@ -170,7 +170,7 @@ async def config(
 
 
 async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
-    """Return the key of an entry, if it is a key of this service that still works."""
+    """Return the API key in an entry; None if it is not a working key of this service."""
     from solward.client import ClientError, SolwardClient
 
     environment = {} if entry is None else entry.get("env")
@@ -185,7 +185,7 @@ async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey 
 
 
 def file_of(client: str, platform: str = sys.platform) -> Path:
-    """Return the file of the user's own servers, which every project has.
+    """Return the file of the user's own servers, which apply to every project.
 
     Args:
         platform: as `sys.platform` names it.

@@ -135,7 +135,7 @@ async def _agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> s
 def _by_name(
     kind: str, read: Callable[[SolwardClient, Mapping[str, Any]], Awaitable[Sequence[Any]]]
 ) -> Find:
-    """Return what finds the record of a name or an id among those that `read` returns."""
+    """Return a function that finds a record by name or id among those that `read` returns."""
 
     async def find(client: SolwardClient, text: str, named: Mapping[str, Any]) -> Any:
         from solward.client.wallets import find_one
@@ -150,7 +150,7 @@ _key = _by_name("key", lambda client, _: client.keys.list())
 
 
 async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
-    """Return a principal as the log writes it, by its id; deleted ones are known only by it."""
+    """Return a principal by its id, as the log writes it; deleted ones have only an id."""
     kind, _, name = who.partition(":")
     if kind == "agent":
         return f"agent:{await _agent_id(client, name, named)}"
@@ -181,7 +181,7 @@ async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Pa
 
 
 async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
-    """Find one of the latest 10,000 by its id, the beginning of it, or its signature."""
+    """Find one of the latest 10,000 transactions by its id, its id's beginning or its signature."""
     found: list[Transaction] = []
     for _page in range(_MOST_PAGES):
         page = await client.transactions.list(_PAGE, found[-1].id if found else None)
@@ -192,7 +192,7 @@ async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) ->
 
 
 def _by_prefix(kind: str, text: str, among: Iterable[R]) -> R:
-    """Return the one record whose id begins with a text, or whose signature it is.
+    """Return the only record whose id begins with a text, or whose signature is the text.
 
     Raises:
         NotFoundError, AmbiguousName.
@@ -268,5 +268,5 @@ BY_NAME: Final = {
 
 
 def argument(name: str) -> Callable[[F], F]:
-    """Return the argument that names such a record."""
+    """Return a decorator that adds an argument which names a record of this kind."""
     return click.argument(name, type=BY_NAME[name])

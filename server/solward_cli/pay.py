@@ -143,7 +143,7 @@ async def curl(
 
 
 def exit_code(answer: PaidAnswer) -> int:
-    """Return the exit code, which says whether the site served and whether it was paid."""
+    """Return the exit code, which tells whether the site answered and whether it was paid."""
     payment = answer.payment
     if 200 <= answer.status < 300:
         return 0
@@ -177,7 +177,7 @@ def render_payment(answer: StoredPayment) -> Output:
 
 
 def render_quote(quote: PaymentQuote) -> Output:
-    """Render what would be paid, and whether it is allowed."""
+    """Render the payment that would be made, and whether it is allowed."""
     offer = quote.offer
     return answer_fields(
         quote,
@@ -192,7 +192,7 @@ def render_quote(quote: PaymentQuote) -> Output:
 
 
 def line(answer: PaidAnswer) -> str:
-    """Say on one line what was paid, and what came of it."""
+    """Describe on one line the payment and its result."""
     payment = answer.payment
     answered = f"Status {answer.status}" if answer.status else "No answer came"
     if payment is None:

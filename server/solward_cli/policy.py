@@ -202,7 +202,7 @@ def render_change(before: Policy, after: Policy) -> Output:
 
 
 def render_replay(report: Replay) -> Output:
-    """Render what a draft would have decided otherwise."""
+    """Render the transactions that a draft would have decided differently."""
     days = "the last day" if report.days == 1 else f"the last {report.days} days"
     counts = f"{report.judged} transactions of {days} judged, {report.changed} decided otherwise."
     if report.refused_by_other_rules:

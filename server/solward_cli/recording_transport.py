@@ -9,7 +9,7 @@ from solward.support.tls import tls_context
 
 
 class RecordingTransport(httpx.AsyncHTTPTransport):
-    """A transport that keeps what a command prints of its requests.
+    """A transport that stores the parts of its requests and responses that a command prints.
 
     Attributes:
         last_text: the text of the last response that is JSON.

@@ -156,7 +156,7 @@ def _on_one_line(cell: Text) -> Text:
 
 
 def fields(values: Mapping[str, object]) -> Output:
-    """Make a table of names and values, one a line, without those that are None."""
+    """Make a table of names and values, one a line; leave out values that are None."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, show_header=False)
@@ -210,7 +210,7 @@ def _heading(kind: type[Answer], name: str) -> str:
 
 
 def _types(kind: type[Answer]) -> Mapping[str, tuple[Any, ...]]:
-    """Map the name of each field to its type and the parts of that."""
+    """Map the name of each field to its type and the type's parts."""
     return {name: (hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()}
 
 
@@ -245,7 +245,7 @@ def _render_value(name: str, value: object, *, in_table: bool) -> object:
 
 
 def together(*parts: Output) -> Output:
-    """Put parts one below the other."""
+    """Combine outputs, one below the other."""
     from rich.console import Group
 
     return Group(*parts)

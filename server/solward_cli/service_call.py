@@ -106,7 +106,7 @@ class ServiceCall:
 
 
 def service_call(function: Command) -> Callable[..., None]:
-    """Make a command of a coroutine `(call, **parameters)`, and print what that returns.
+    """Make a command of a coroutine `(call, **parameters)`, and print the coroutine's result.
 
     The command has `--url` and `--json`; a parameter that names a record (`solward_cli.named`) is
     the record. An error is one line on standard error, with the key of a payment whose result is
@@ -185,7 +185,7 @@ def tell_error(error: SolwardError) -> None:
 
 
 def tell_held(held: Held, as_json: bool) -> None:
-    """Print that a person is asked, on standard error; with `as_json` the answer's JSON too."""
+    """Print to standard error that a person must decide; with `as_json` also the answer's JSON."""
     if as_json:
         click.echo(jsontext.dumps(dict(held.raw)))
     then = f"A person may approve it until {moment(held.expires_at)} UTC"

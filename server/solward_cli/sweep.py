@@ -180,7 +180,7 @@ class Sweep:
         await self._send_sol()
 
     async def _wait_while(self, reason: Callable[[], Awaitable[str | None]]) -> None:
-        """Wait while there is a reason to, which is printed once."""
+        """Wait while `reason` returns a reason, and print the reason once."""
         printed = False
         while (why := await reason()) is not None:
             if not printed:
@@ -199,7 +199,7 @@ class Sweep:
         return f"{allowed} (MAX_TRANSACTIONS_PER_MINUTE)" if minute.left == 0 else None
 
     async def _empty_pockets(self) -> None:
-        """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
+        """Move the pockets' assets to the wallet, so that the rest of the sweep sends them."""
         from solward.client import NotFoundError, Unauthorized
 
         wallets = self.client.wallets
@@ -343,7 +343,7 @@ class Sweep:
             return record
 
     async def _balance(self) -> Balance:
-        """Read what the wallet holds now; the next step depends on it."""
+        """Read the wallet's present balance, on which the next step depends."""
         balance = await self.client.wallets.balance(self.wallet.id, empty=True)
         self._last_balance = balance.raw
         return balance
@@ -354,7 +354,7 @@ async def _limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
 
 
 def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
-    """Return the lamports that may leave at once, and today; None is no limit."""
+    """Return the lamports that may leave in one transaction, and today; None is no limit."""
     at_once, today = (
         None if sol is None else sol_to_lamports(sol) if sol else 0
         for sol in (limits.max_sol, limits.daily_spending_limit_sol.left)
@@ -395,7 +395,7 @@ def next_part(balance: int, at_once: int | None, today: int | None) -> int:
 
 
 async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
-    """List the steps of a sweep as the wallet is now, one line each, with what would stay."""
+    """List a sweep's steps for the wallet's present state, one line each, and what would stay."""
     balance = await client.wallets.balance(wallet.id, empty=True)
     limits = await _limits(client, wallet)
     pockets = (await client.wallets.pockets(wallet.id)).pockets
@@ -434,7 +434,7 @@ def _limits_text(limits: WalletLimits) -> str:
 
 
 def describe_pocket(pocket: Pocket) -> str:
-    """Describe a pocket of `GET /wallets/:id/pockets`, with what was put in and not taken home."""
+    """Describe a pocket of `GET /wallets/:id/pockets`, with the amounts that are still in it."""
     position = f" of position {pocket.position}" if pocket.position is not None else ""
     held = ", ".join(
         f"{format_sol(int(units))} SOL" if asset == "SOL" else f"{units} units of {asset}"

@@ -83,7 +83,7 @@ async def tag(call: ServiceCall, wallet: Wallet, tags: tuple[str, ...]) -> Outpu
 
 
 def limits_table(report: Mapping[str, Any]) -> Output:
-    """Make a table of the limits of a wallet or an agent; one that is not set is a dash."""
+    """Make a table of a wallet's or an agent's limits; a limit that is not set is a dash."""
     limits = {each.label: report[each.json] for each in fields_of(Guardrails)}
     limits |= {f"units of {mint}": row for mint, row in report["dailyTokens"].items()}
     rows = []

@@ -1,1 +1,1 @@
-"""The dashboard: a client of the REST API with a page a resource, in a process of its own."""
+"""The dashboard: a client of the REST API with a page for each resource, in its own process."""

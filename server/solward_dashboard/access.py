@@ -98,7 +98,7 @@ class Login:
         self._turns = FairTurns(_GUESSES_AT_ONCE, of_source=1)
 
     def is_logged_in(self, connection: HTTPConnection) -> bool:
-        """Return whether this browser logged in here within 12 hours and was not refused since."""
+        """Return whether this browser logged in within 12 hours and was not refused since."""
         return self._session(connection) is not None
 
     def visitor(self, connection: HTTPConnection) -> Visitor | None:
@@ -107,8 +107,8 @@ class Login:
         return None if session is None else session.visitor
 
     async def confirm(self, connection: HTTPConnection) -> bool:
-        """Return whether the login stands, after asking the service about its credential. A
-        credential that was revoked or has expired ends the session."""
+        """Ask the service about the login's credential, and return whether the login is valid.
+        A credential that was revoked or has expired ends the session."""
         visitor = self.visitor(connection)
         if visitor is not None:
             try:
@@ -173,7 +173,7 @@ class Login:
         return response
 
     async def _check(self, given: str) -> tuple[bool, Visitor | None]:
-        """Return whether `given` opens the pages, and its visitor; raises `ClientError`."""
+        """Return whether a given secret is accepted, and its visitor; raises `ClientError`."""
         if hmac.compare_digest(_digest(given), self._password):
             return True, None
         if not _CREDENTIAL.fullmatch(given):
@@ -191,7 +191,7 @@ class Login:
             raise
 
     async def _keep(self, session: str, visitor: Visitor | None) -> None:
-        """Keep a session; drop those that ended, and the oldest above the limits."""
+        """Store a session; drop ended sessions, and the oldest ones above the limits."""
         now = time.monotonic()
         over = [key for key, each in self._sessions.items() if not each.stands(now)]
         if visitor is not None:
@@ -256,7 +256,7 @@ class AccessGate:
             await _refuse(scope, receive, send, "Log in first.")
 
     async def _stands(self, connection: HTTPConnection) -> bool:
-        """Return whether the login stands; pages and new sockets ask about a credential."""
+        """Return whether the login is valid; for pages and new sockets, ask the service."""
         login = self._login
         assert login is not None
         if _is_file(connection.scope):

@@ -34,7 +34,7 @@ class Visitor:
     """A visitor who logged in with an admin credential.
 
     Attributes:
-        refused: not empty once the service refused the credential, which was revoked or expired.
+        refused: not empty once the service refused the credential as revoked or expired.
     """
 
     client: SolwardClient
@@ -112,7 +112,7 @@ def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]
 
 
 async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
-    """Return the answers of `ask` by id; a few requests run at once."""
+    """Call `ask` for each id, a few at a time, and return the answers by id."""
     ids = tuple(ids)
     limiter = asyncio.Semaphore(_AT_ONCE)
 

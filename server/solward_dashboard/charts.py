@@ -144,7 +144,7 @@ class Point(NamedTuple):
 
 
 class Balances:
-    """The balances that this process has seen: the last points of the wallets seen last."""
+    """The balances that this process has seen: the latest points of the latest wallets."""
 
     def __init__(self) -> None:
         self._points: dict[str, list[Point]] = {}

@@ -1,4 +1,4 @@
-"""Dialogs: a question, a form, a text to write or to read, and a secret that is shown once."""
+"""Dialogs with a question, a form, a text to write or to read, or a secret shown only once."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def submit_buttons(
 async def show_dialog(
     title: str, *, wide: bool = False, beside: Callable[[], object] | None = None
 ) -> AsyncIterator[None]:
-    """Show a dialog like `titled_dialog` that asks nothing; the block ends when it is closed.
+    """Show a dialog like `titled_dialog` without a question; the block ends when it is closed.
 
     Args:
         beside: see `titled_dialog`; without it the button that closes the dialog is below.

@@ -250,7 +250,7 @@ class FreezeSwitch:
 
     @staticmethod
     async def fetch() -> Frozen:
-        """Fetch what is frozen, with a few of many frozen wallets."""
+        """Fetch the state of the freeze switch, and the first frozen wallets."""
         return await api().frozen(limit=_NAMED)
 
     def show(self, frozen: Frozen) -> None:
@@ -295,7 +295,7 @@ async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) ->
 
 
 def service_text(frozen: Frozen) -> str:
-    """Return the banner's sentence about a frozen service."""
+    """Return the sentence for the banner about a frozen service."""
     since = "" if frozen.since is None else f" since {day(frozen.since)}"
     why = f" ({frozen.reason})" if frozen.reason else ""
     return f"Everything is frozen{since}{why}: no wallet makes a new transaction."

@@ -1,5 +1,5 @@
-"""Cards and texts about what leaves a wallet or may leave it: grants, limits, refusals, and the
-preview of a transaction by a dry run, which a person confirms.
+"""Cards and texts about assets that leave a wallet or may leave it: grants, limits, refusals, and
+the preview of a transaction by a dry run, which a person confirms.
 
 Nothing can be confirmed without an answer, after a refusal, or if the form has changed since.
 """
@@ -75,8 +75,8 @@ def _principal(found: Mapping[str, Any]) -> None:
 
 
 def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
-    """Return a card of the most of each asset that can leave a wallet in a day, or why nothing
-    bounds it; its data are those of `GET /wallets/:id/limits`."""
+    """Return a card of the maximum of each asset that can leave a wallet in a day, or why it is
+    unlimited; its data are those of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
         shown = sw.LiveContent(_leaving_rows)
         sw.dim("By all agents, keys and schedules together; your own actions are not counted.")
@@ -98,7 +98,7 @@ def asset_name(asset: str) -> str:
 
 
 def most_text(asset: str, each: Mapping[str, Any]) -> str:
-    """Return `at most 20 USDC`, or that nothing bounds the asset, and why."""
+    """Return `at most 20 USDC`, or that the asset is unlimited, and why."""
     if each["most"] is None:
         return f"not bounded: {each['reason']}"
     unit = "dollars' worth" if asset == "*" else "SOL" if asset == "COSTS" else asset
@@ -285,7 +285,7 @@ async def trial_context(wallet_id: str) -> TrialContext:
 
 
 def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
-    """Return (title, text) of what leaves, what arrives, the costs, and what limits have left."""
+    """Return (title, text) of leaving and arriving assets, costs, and the rest of the limits."""
     effects = trial.effects
     if effects is None:
         return [("What it does", "not known: the network makes this transaction, not the wallet")]
@@ -338,7 +338,7 @@ class Preview:
         place: where the answer is shown.
         confirm: the button that is shown if there is something to confirm.
         again: the button that is shown if the service did not answer.
-        answered_s: when the answer to confirm came, by the monotonic clock.
+        answered_s: monotonic time at which the answer to be confirmed came.
     """
 
     wallet_id: str
@@ -350,7 +350,7 @@ class Preview:
     answered_s: float | None = None
 
     async def ask(self, note: str = "") -> None:
-        """Ask for a dry run and show what it says."""
+        """Request a dry run and show its answer."""
         self.answered_s = None
         self._clear()
         with self.place:
@@ -432,7 +432,7 @@ async def confirm_preview(
     trial: Callable[[], Awaitable[Trial]],
     is_current: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Return whether a person confirms what a dry run shows; dismissing the dialog means no.
+    """Ask a person to confirm a dry run's result; dismissing the dialog means no.
 
     Args:
         asked: the request, as (title, text).

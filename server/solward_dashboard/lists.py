@@ -1,4 +1,4 @@
-"""Lists that grow: cards, a page of them at a time, and the newest with older ones on demand."""
+"""Lists that grow: pages of cards, and the newest elements with older ones on demand."""
 
 from __future__ import annotations
 

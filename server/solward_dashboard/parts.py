@@ -49,7 +49,7 @@ def stack(classes: str = "sw-stack") -> ui.element:
 
 
 def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
-    """Return a text that others may have written, whole; a label shows text, never markup."""
+    """Return a label with a text, uncut, that others may have written; labels show no markup."""
     return marked(ui.label(words).classes(classes), testid)
 
 
@@ -262,7 +262,7 @@ def fact(name: str, words: str, classes: str = "sw-text") -> None:
 
 
 def facts_of(answer: Answer, *names: str) -> None:
-    """Add fields of an answer by their declared labels, but none that is None."""
+    """Add the fields of an answer that are not None, with their declared labels."""
     declared = declared_fields(type(answer))
     for name in names:
         value = getattr(answer, name)
@@ -296,7 +296,7 @@ def copy_button(words: str, what: str) -> ui.button:
 
 
 def notify_error(error: Exception | str) -> None:
-    """Show what the service refused and why, with its times as pages show them."""
+    """Show a refusal of the service and its reason, with times in the pages' format."""
     ui.notify(local_times(str(error)), type="negative", multi_line=True)
 
 

@@ -132,11 +132,11 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
 
 
 def _is_doubtful(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Return whether two servers could read the request differently.
+    """Return whether a proxy and this server could read the request differently.
 
-    Of a body with a length and chunks, a proxy may have read one and uvicorn the other; the rest
-    would be a request of whoever comes next (RFC 9112, 6.3). A handshake of a WebSocket that
-    uvicorn does not take as one is a request to it, and not to a proxy.
+    If a body has both a length and chunks, a proxy may use one and uvicorn the other; the rest of
+    the body would be read as the next client's request (RFC 9112, 6.3). A malformed WebSocket
+    handshake is a plain request to uvicorn, and may be a handshake to a proxy.
     """
     names = {name for name, _ in headers}
     upgrades = {value.lower() for name, value in headers if name == b"upgrade"}
@@ -149,7 +149,7 @@ async def _refuse(_scope: Any, _receive: Receive, send: Send) -> None:
 
 
 class _Protocol(asyncio.Protocol):
-    """Passes what happens to a connection on to uvicorn's protocol, and notes it."""
+    """Passes a connection's events on to uvicorn's protocol, and records them."""
 
     def __init__(self, kept: Connections, uvicorn: asyncio.Protocol) -> None:
         self._kept, self._uvicorn = kept, uvicorn
@@ -179,7 +179,7 @@ class _Protocol(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._check_head)
 
     def begin(self) -> Connection:
-        """Note that a head has come, whose application is called."""
+        """Record that a request's head has come and that its application is called."""
         self._connection.begin()
         self._head_bytes = 0
         return self._connection

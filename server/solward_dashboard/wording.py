@@ -181,7 +181,7 @@ class People:
         )
 
     def who(self, principal: str) -> str:
-        """Return a principal's kind, name and id, since two may have one name."""
+        """Return a principal's kind, name and id, because two principals may have the same name."""
         kind, _, own_id = principal.partition(":")
         name = self.names.get(principal)
         if not own_id:
@@ -200,14 +200,14 @@ class People:
         return self.names.get(f"wallet:{wallet_id}", wallet_id)
 
     def receiver(self, address: str) -> str:
-        """Return the whole address after its name, or after a warning if it only looks alike."""
+        """Return the whole address after its name, or after a warning if it resembles another."""
         name, taken = self.book.called.get(address), self.book.taken_for(address)
         if name is None and taken is not None:
             name = f"NOT {taken.name}, it only looks alike"
         return address if name is None else f"{name}, {address}"
 
     def warned(self, address: str) -> str:
-        """Return whose address it is, or that it has no name, or which one it only looks like."""
+        """Return an address's name, or that it has none, or which address it only resembles."""
         taken = self.book.taken_for(address)
         if taken is not None:
             return f"NOT {taken.name}: it looks alike, but is not {taken.address}"

@@ -87,7 +87,7 @@ def _home(settings: Settings) -> Line:
 
 
 async def database(subject: Subject) -> list[Line]:
-    """Check that the database exists, with this version's schema and of this network."""
+    """Check that the database exists, has this version's schema and belongs to this network."""
     network, shared = subject.settings.solana_network, subject.settings.shared_database
     kind = "PostgreSQL" if shared else "SQLite"
     try:
@@ -147,7 +147,7 @@ async def keystore(subject: Subject) -> list[Line]:
 
 @otherwise("Wallets", "see `solward doctor database`")
 async def limits(subject: Subject) -> list[Line]:
-    """Report the most that can leave each wallet in a day, in all and by each agent or key."""
+    """Report the maximum that can leave each wallet in a day, in total and by agent or key."""
     settings, wallets = subject.settings, await subject.wallets()
     lines = [*_ceilings(settings)]
     if not wallets:

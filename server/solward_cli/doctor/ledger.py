@@ -114,7 +114,7 @@ class _Node:
     """An address of SOLANA_RPC_URL, with a client that asks no other node in its place.
 
     Attributes:
-        takes_v1: whether it takes transactions of version 1; None if it does not say.
+        takes_v1: whether it accepts transactions of version 1; None if this is not known.
     """
 
     name: str
@@ -157,7 +157,7 @@ class _Node:
         return [*lines, await self._rate()]
 
     async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
-        """Return the answer to a method that not every node serves, and why there is none."""
+        """Call a method that not every node serves; return its answer, or why there is none."""
         try:
             return await self.transport.call(method, params), ""
         except LedgerError as error:
@@ -185,7 +185,7 @@ class _Node:
         return warn(self.name, f"{lie} {found}", "use another node")
 
     async def _consensus(self, somebody: str) -> Line:
-        """Report when a block is final, and which transactions the node takes."""
+        """Report when a block is final, and which transactions the node accepts."""
         certificate, why = await self._said("getAgGenesisCert")
         is_alpenglow = has_certificate(certificate)
         if why:
@@ -255,7 +255,7 @@ _Call = Callable[[_Node, str], Awaitable[Any]]
 
 
 async def _simulate(node: _Node, somebody: str) -> Any:
-    """Simulate a payment of nothing to oneself; an empty account's refusal is an answer too."""
+    """Simulate a payment of 0 lamports to oneself; a refusal of an empty account also counts."""
     latest = await node.ledger.latest_blockhash()
     key = Pubkey.from_string(somebody)
     nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
@@ -303,7 +303,7 @@ _METHODS: Final[Mapping[str, _Call]] = {
 
 
 async def _somebody(subject: Subject) -> str:
-    """Return the first wallet's address, or one that nobody has."""
+    """Return the first wallet's address, or an unused address if there is no wallet."""
     wallets = await subject.wallets()
     return str(wallets[0]["public_key"]) if wallets else str(Keypair().pubkey())
 
@@ -342,7 +342,7 @@ def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
 
 
 def operator_of(url: str) -> str:
-    """Return who runs an address: the last two labels of its host, or its number."""
+    """Return a short name of a URL's operator: the last two labels of its host, or its number."""
     host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
@@ -454,7 +454,7 @@ def _venue_advice(venue: Venue) -> str:
 
 @otherwise("Prices", _SEE_RPC)
 async def prices(subject: Subject) -> list[Line]:
-    """Check each source of dollar prices, and the price of all, which grants in dollars need."""
+    """Check each source of dollar prices, and the combined price that grants in dollars need."""
     if subject.is_embedded:
         return [ok("Prices", _EMBEDDED)]
     sources = (await subject.cluster()).price_sources

@@ -63,13 +63,13 @@ _LONGEST_REQUEST: Final = 1 << 26
 
 
 def placeholder(number: int) -> str:
-    """Return the address that replaces the `number`th one of a recording, from 0."""
+    """Return the address that replaces address `number` of a recording; numbers begin at 0."""
     return b58encode(hashlib.sha256(b"solward recording %d" % number).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An address that the product asks.
+    """An address to which the product sends requests.
 
     Attributes:
         name: of the recording's file.
@@ -98,7 +98,7 @@ class Recorder:
     """The requests and answers that went through the relays.
 
     Attributes:
-        real: a relay's address -> the one that it stands for, a secret.
+        real: a relay's address -> the real address behind it, a secret.
     """
 
     exchanges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Recorder:
 
 
 def routes(settings: Settings) -> list[Route]:
-    """Return every address that checks ask, of the settings or the product's own."""
+    """Return every address that checks send requests to, from the settings or built in."""
     from solward.service.cluster import coingecko_headers, jupiter_url
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers.vendors import ANTHROPIC, GEMINI, GROK, OPENAI
@@ -158,7 +158,7 @@ def routes(settings: Settings) -> list[Route]:
 
 @asynccontextmanager
 async def record_requests(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder]]:
-    """Yield settings whose addresses are relays on this machine, and what these record."""
+    """Yield settings whose addresses are relays on this machine, and the relays' recorder."""
     import httpx
 
     recorder = Recorder()

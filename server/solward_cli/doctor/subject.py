@@ -72,7 +72,7 @@ def ok(name: str, found: str) -> Line:
 
 
 def warn(name: str, found: str, advice: str) -> Line:
-    """Make a line about something that could work better, if there is advice."""
+    """Make a line that warns and gives advice; with the advice `NOTHING` the line is ok."""
     return Line(name, found, advice, Status.OK if advice == NOTHING else Status.WARN)
 
 
@@ -105,7 +105,7 @@ def otherwise(name: str, advice: str) -> Callable[[Check], Check]:
 
 
 def failed(lines: Iterable[Line]) -> bool:
-    """Return whether anything would not work."""
+    """Return whether a line reports that something would not work."""
     return any(line.status is Status.FAIL for line in lines)
 
 
@@ -186,11 +186,11 @@ class Subject(AsyncExitStack):
         return self._database
 
     async def wallets(self) -> list[dict[str, Any]]:
-        """Return the rows of the service's wallets, oldest first; none without a database."""
+        """Return the rows of the service's wallets, oldest first; empty without a database."""
         return await self._rows(list_wallets)
 
     async def agents(self) -> list[dict[str, Any]]:
-        """Return the rows of the service's agents, oldest first; none without a database."""
+        """Return the rows of the service's agents, oldest first; empty without a database."""
         return await self._rows(list_agents)
 
     async def _rows(self, read: Callable[..., Awaitable[Iterable[Any]]]) -> list[dict[str, Any]]:
@@ -204,7 +204,7 @@ class Subject(AsyncExitStack):
         """Open the cluster behind SOLANA_RPC_URL as the service does.
 
         Raises:
-            ConfigError: it is not the network of the settings.
+            ConfigError: the cluster is not the network of the settings.
         """
         if self._cluster is None:
             self._cluster = await self.enter_async_context(open_cluster(self.settings))

@@ -89,7 +89,7 @@ def check(
 
 
 def _write(checked: CheckedTarget, key: CheckKey) -> Path:
-    """Sign what was checked, into the current folder.
+    """Write the signed result of a check to the current folder.
 
     Raises:
         InvalidRequest: the bytes that were checked are not known, or they ran unconfined.
@@ -155,7 +155,7 @@ def _show(reports: Sequence[Report]) -> None:
 
 
 def tier_line(grade: Grade) -> str:
-    """Return the tier, and the checks that the next one lacks."""
+    """Return the tier, and the checks that are missing for the next tier."""
     reached = "no tier" if grade.tier is None else f"{grade.tier.name}: {grade.tier.means}"
     if grade.above is None:
         return reached
@@ -164,7 +164,7 @@ def tier_line(grade: Grade) -> str:
 
 
 def advice(reports: Sequence[Report]) -> list[str]:
-    """Say what to do after the checks."""
+    """Return texts that say what to do after the checks."""
     failed = [f"{each.plugin} ({', '.join(each.failed)})" for each in reports if each.failed]
     warned = [f"{each.plugin} ({', '.join(each.warnings)})" for each in reports if each.warnings]
     lines = []

@@ -174,7 +174,7 @@ def _enable(name: str, enabled: bool) -> None:
 
 
 def _show(proposal: Proposal) -> None:
-    """Print what the user is asked to accept, which is third parties' text."""
+    """Print the proposal that the user must accept; its texts are third parties'."""
     new = proposal.new
     before = "" if proposal.before is None else f", instead of {proposal.before.version}"
     lines = [f"{new.name} {new.version}{before}: {_kinds(new.plugins)}"]

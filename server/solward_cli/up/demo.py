@@ -1,5 +1,5 @@
-"""The demo: a wallet and a running agent that needs no model, no key and no network; and the seller
-that it buys from, `examples/paid_api`, in the service's process and on its ledger."""
+"""The demo: a wallet, and a running agent that needs no model, key or network. The agent buys from
+the seller `examples/paid_api`, which runs in the service's process and on its ledger."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
 
 
 def strategy(savings: str, seller: str | None) -> str:
-    """Return the agent's rules; without a seller it buys nothing."""
+    """Return the agent's rules, without a purchase if there is no seller."""
     rules = STRATEGY.splitlines(keepends=True)
     kept = "".join(rule for rule in rules if seller is not None or "{forecast}" not in rule)
     return kept.format(savings=savings, forecast=f"http://{seller}{FORECAST}")
 
 
 def grants(seller: str | None) -> list[Mapping[str, Any]]:
-    """Return the agent's grants; without a seller it may pay none."""
+    """Return the agent's grants, without one for payments if there is no seller."""
     who = {"who": f"agent:{DEMO_AGENT}"}
     via = [f"site:{seller}"]
     return [

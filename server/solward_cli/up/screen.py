@@ -1,5 +1,5 @@
-"""The screen that `solward up` prints once it serves, and the demo's story after it: what the agent
-bought, and what was refused or held."""
+"""The screen that `solward up` prints once it serves; and the demo's story, printed after it: the
+agent's purchases, refusals and holds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Screen:
     seed: DemoSeed | None
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield every address, and what is loaded."""
+        """Yield the rows: every address, and the loaded plugins."""
         service, settings = self.service, self.service.settings
         if self.dashboard is not None:
             yield "Dashboard", self.dashboard
@@ -85,7 +85,7 @@ class Screen:
                 yield "Demo seller", f"http://{self.seed.seller}{FORECAST} ({PRICE})"
 
     def notices(self) -> Iterator[str]:
-        """Yield what the user should know."""
+        """Yield the notices for the user."""
         settings = self.service.settings
         if settings.development_secret:
             yield (

@@ -384,7 +384,7 @@ def first_choice(providers: Mapping[str, Plugin]) -> str | None:
 
 
 def about(provider: Plugin) -> str:
-    """Return what to know before an agent of this provider is created; maybe empty."""
+    """Return a hint to read before creating an agent with this provider; may be empty."""
     if not provider.configured:
         return (
             f"Set {provider.secret_env} and restart the service before an agent of this provider"
@@ -400,7 +400,7 @@ def milliseconds(seconds: Any) -> int | None:
 
 
 def seconds_text(milliseconds: int) -> str:
-    """Return an interval as its field has it."""
+    """Return an interval in the form of its input field."""
     return f"{Decimal(milliseconds) / 1_000:f}"
 
 
@@ -422,7 +422,7 @@ def grants_to_copy(grants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def leaving_texts(template: AgentTemplate) -> list[str]:
-    """Return the most that an agent of a template can move in a day, a line for each asset."""
+    """Return the maximum that a template's agent can move in a day, a line for each asset."""
     leaving = [
         f"{asset_name(asset)}: {most_text(asset, each)}"
         for asset, each in template.can_leave["assets"].items()
@@ -474,7 +474,7 @@ class StrategyEditor:
         return self._area.validate()
 
     def release(self) -> None:
-        """Let the page be left without a question: it was saved, or given up."""
+        """Let the user leave the page without a question: the text was saved or discarded."""
         ui.run_javascript(_GUARD.format("null"))
 
     def _changed(self) -> None:
@@ -549,7 +549,7 @@ class Change:
 
 
 def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
-    """Return what saving a form's values changes of an agent, except its strategy.
+    """Return the changes that saving a form's values makes to an agent, except its strategy.
 
     Args:
         values: arguments of `agents.change`; a number of the budget that is left out is removed.

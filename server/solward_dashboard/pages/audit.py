@@ -1,4 +1,4 @@
-"""The page of the audit log: what was done and by whom, with filters, live, and as JSON lines."""
+"""The page of the audit log: live entries with filters, and an export as JSON lines."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def page(wallet: str = "", agent: str = "") -> None:
 
 
 def about(event: Event, people: People) -> str:
-    """Return what an entry is about, on one line."""
+    """Return an entry's subject on one line."""
     data = event.data if isinstance(event.data, Mapping) else {}
     told = [
         people.names.get(f"{kind}:{data[field]}", short(str(data[field])))

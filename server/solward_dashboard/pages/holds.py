@@ -1,5 +1,5 @@
-"""The page of holds: those that wait for a person, with what each would leave of the wallet's
-limits, and what became of earlier ones."""
+"""The page of holds: the open ones, with the rest of the wallet's limits after each; and the
+results of earlier ones."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _STATES = {"held": "waits for you"}
 
 @dataclass(frozen=True, slots=True)
 class DisplayContext:
-    """The names, tokens and records that the cards of holds are shown with.
+    """The names, tokens and records for the cards of holds.
 
     Attributes:
-        records: id -> the record that a hold ended in.
+        records: a hold's record, by the record's id.
     """
 
     people: People
@@ -191,7 +191,7 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
 
 
 async def _left_after(hold: Hold) -> list[str]:
-    """Return what a hold would leave of the limits, or that they are not known."""
+    """Return the rest of the limits after a hold's transaction, or that it is not known."""
     lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
     taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
     try:
@@ -206,7 +206,7 @@ def _until(expires_at: datetime) -> str:
 
 
 async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
-    """Fetch what the cards of these holds are shown with."""
+    """Fetch the names, tokens and records for the cards of these holds."""
     health, people = await asyncio.gather(api().health(), People.ask())
     ended = {each.wallet_id for each in holds if each.transaction_id is not None}
     known = sorted(each for each in ended if f"wallet:{each}" in people.names)

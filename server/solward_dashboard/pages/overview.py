@@ -1,4 +1,4 @@
-"""The overview: what waits, what was refused and why, what can leave; then all the rest.
+"""The overview: holds, refusals with reasons, and what can leave; then everything else.
 
 Lists are rebuilt when they change. The sums of what all wallets hold of each asset, and of what can
 leave in 24 hours, are exact.
@@ -77,7 +77,7 @@ class Overview:
 
     @property
     def spent(self) -> Decimal:
-        """The SOL that the wallets of `limits` spent; what is reserved counts as spent."""
+        """The SOL that the wallets of `limits` spent; reserved amounts count as spent."""
         days = [each["dailySpendingLimitSol"] for _, each in self.limits]
         used = (Decimal(day.get(name, 0)) for day in days for name in ("spent", "reserved"))
         return sum(used, Decimal(0))
@@ -309,7 +309,7 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
 
 
 def _exposures(found: Exposures) -> None:
-    """Show what is held of the first `SHOWN` assets, and what of it can leave."""
+    """Show the balances of the first `SHOWN` assets, and the part of each that can leave."""
     most = "the most that all agents, keys and schedules together could move, even if compromised"
     frozen = f" {found.frozen} frozen: nothing new can leave." if found.frozen else ""
     sw.dim(f"{found.of_text.capitalize()}: {most}. Your own actions are not counted.{frozen}")
@@ -387,7 +387,7 @@ class Exposure:
         bounded: what may leave in 24 hours from wallets with a bound; for SOL without `costs`, its
             fees and rent.
         dollars: what may leave in dollars' worth, instead or in addition.
-        at_worst: of what is held, the most that can leave in 24 hours.
+        at_worst: the maximum of the held amount that can leave in 24 hours.
         reasons: why nothing bounds it, for each wallet without a bound.
     """
 
@@ -404,7 +404,7 @@ class Exposure:
     def add(
         self, held: Decimal, bound: Mapping[str, Any], *, costs: Decimal = Decimal(0), usd: bool
     ) -> None:
-        """Add what one wallet holds, and its bound there, in dollars if `usd`."""
+        """Add one wallet's holding and bound of the asset; the bound is in dollars if `usd`."""
         self.held += held
         self.costs += costs
         if bound["most"] is None:
@@ -421,12 +421,12 @@ class Exposure:
 
     @property
     def most(self) -> Decimal | None:
-        """The most that may leave in 24 hours; None if nothing bounds it in some wallet."""
+        """The maximum that may leave in 24 hours; None if it is unlimited in some wallet."""
         return None if self.reasons else self.bounded
 
     @property
     def most_text(self) -> str:
-        """`at most 10 SOL and 0.05 SOL of fees and rent`, or that nothing bounds it, and why."""
+        """`at most 10 SOL and 0.05 SOL of fees and rent`, or that it is unlimited, and why."""
         if self.reasons:
             return _unbounded(self.reasons)
         parts = [f"{exact(self.bounded)} {self.name}"] if self.bounded or not self.dollars else []
@@ -445,7 +445,7 @@ def _unbounded(reasons: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Exposures:
-    """Every asset that a wallet holds: SOL, then what nothing bounds, then the rest by name.
+    """Every asset that a wallet holds: SOL, then unlimited assets, then the others by name.
 
     Attributes:
         others: what may leave of tokens that no wallet holds now; empty if nothing may.
@@ -516,7 +516,7 @@ def sum_exposures(
 
 
 async def fetch_exposures() -> Exposures:
-    """Fetch what the `EXPOSED` oldest wallets hold, and what of it can leave."""
+    """Fetch the assets of the `EXPOSED` oldest wallets, and the part of each that can leave."""
     wallets = await api().wallets.list()
     found = (await of_each([each.id for each in wallets[:EXPOSED]], holding)).values()
     check_any([*found])

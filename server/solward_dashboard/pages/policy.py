@@ -94,7 +94,7 @@ def _withdraw_label(who: str) -> str:
 
 
 async def consequences(document: Mapping[str, Any]) -> list[str]:
-    """Return what a policy would have changed in the last days, or that this is not known."""
+    """Return a policy's would-be effects in the last days, or that they are not known."""
     try:
         found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
     except SolwardError as error:
@@ -116,8 +116,8 @@ def consequence_texts(replay: Replay) -> list[str]:
 
 
 def without_grant(policy: Policy, at: int) -> dict[str, Any]:
-    """Return the document without one grant. If it was its principal's last one, the principal may
-    only read: without being named it would be under no grants, and may do more."""
+    """Return the document without one grant. If this was its principal's last grant, the document
+    makes the principal read-only, because a principal without any mention may do more."""
     who = policy.grants[at]["who"]
     kept = [each for number, each in enumerate(policy.grants) if number != at]
     read_only = [*policy.read_only]

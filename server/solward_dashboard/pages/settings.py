@@ -78,7 +78,7 @@ def value_text(setting: Setting) -> str:
 
 
 def default_text(setting: Setting) -> str:
-    """Return a setting's default, if that is not its value."""
+    """Return a setting's default as text; empty for secrets, or if the value is the default."""
     if setting.secret or setting.value == setting.default:
         return ""
     return f"default: {'not set' if setting.default is None else setting.default}"

@@ -49,7 +49,7 @@ _ADDRESSES |= {"asset", "pocket"}
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """A transaction, with the names and the network that it is shown with."""
+    """A transaction, with the names and the network for displaying it."""
 
     judged: Judged
     people: People
@@ -57,7 +57,7 @@ class TransactionView:
 
 
 async def fetch(transaction_id: str) -> TransactionView:
-    """Fetch everything that is shown of a transaction."""
+    """Fetch everything that the page of a transaction shows."""
     judged, health, people = await asyncio.gather(
         api().transactions.get(transaction_id), api().health(), People.ask()
     )
@@ -189,13 +189,13 @@ def row(
 
 
 def counterpart(record: Transaction) -> str:
-    """Return the address that is paid, or the validator of a stake; empty if there is none."""
+    """Return the recipient's address, or a stake's validator; empty if there is neither."""
     to = recipient_of(record.type, record.details) or record.details.get("validator")
     return to if isinstance(to, str) else ""
 
 
 def called(address: str, known: AddressBook) -> str:
-    """Return an address by its name or else its ends, or which one it only looks like."""
+    """Return an address's name or its ends; for a look-alike, the address that it resembles."""
     other = known.taken_for(address)
     if other is not None:
         # The warning goes first: the ends are those of the address that people know.

@@ -113,7 +113,7 @@ request = NewContact
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The newest records, and the lists that they are named and filtered by."""
+    """The newest records, and the lists for their names and filters."""
 
     records: Sequence[Transaction] = ()
     wallets: tuple[Wallet, ...] = ()
@@ -340,7 +340,7 @@ def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet:
 async def _page_of(
     wanted: TransactionFilter, limit: int, before: str | None
 ) -> tuple[list[Transaction], str | None]:
-    """Return records that fit, and the id that older ones come after; None if there are none."""
+    """Return matching records, and the id to request older ones with; None if there are none."""
     if wanted == _ALL:
         found = await api().transactions.list(limit=limit, before=before)
         return list(found), found[-1].id if len(found) == limit else None
@@ -393,7 +393,7 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
 
 
 async def export(request: Request) -> Response:
-    """Return the records that the query's filter lets through, as the service writes them."""
+    """Return the records that match the query's filter, in the service's CSV."""
     try:
         wanted = TransactionFilter.of(request.query_params)
         pieces = api().transactions.export(wanted)

@@ -276,7 +276,7 @@ async def _show_qr(wallet: Wallet) -> None:
 
 
 async def _unfrozen(wallet: Wallet) -> list[str]:
-    """Return what can happen once a wallet is unfrozen."""
+    """Return texts about what can happen once a wallet is unfrozen."""
     try:
         limits, holds = await asyncio.gather(
             api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
@@ -321,7 +321,7 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
 
 
 def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
-    """Show a pocket that may hold something, and what a call could take of it."""
+    """Show a pocket that may contain assets, and the amounts that a call could take from it."""
     address = pocket.address
     with sw.row():
         ui.label(pocket.position or "left over").classes("sw-strong")
@@ -351,7 +351,7 @@ def _at_risk(pocket: Pocket) -> list[str]:
 
 
 async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
-    """Return whether a person confirms to sweep a pocket, of which there is no dry run."""
+    """Ask a person to confirm the sweep of a pocket, which has no dry run; return the answer."""
     details = [
         f"From the pocket {pocket.address}",
         *(f"Arrives: {risk}, as the service knows it" for risk in _at_risk(pocket)),
@@ -362,7 +362,7 @@ async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
 
 
 async def rent_of(wallet_id: str) -> Reclaimable | None:
-    """Return the rent that can come back; None if there is none or it is not known."""
+    """Return the rent that can be recovered; None if there is none or it is not known."""
     with suppress(SolwardError):
         found = await api().wallets.reclaimable(wallet_id)
         return found if found.accounts or found.kept else None
@@ -370,7 +370,7 @@ async def rent_of(wallet_id: str) -> Reclaimable | None:
 
 
 def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
-    """Show the rent that token accounts can give back."""
+    """Show the rent that can be recovered from token accounts."""
     if found is None:
         return
     said = f"{plain(found.reclaimable)} SOL of {counted(len(found.accounts), 'token account')}"

@@ -54,7 +54,7 @@ _NO_TRIAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something to do with a wallet.
+    """An action on a wallet.
 
     Attributes:
         run: does it with the form's values under an idempotency key; returns the outcome as text.

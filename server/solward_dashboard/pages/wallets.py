@@ -65,7 +65,7 @@ def page() -> None:
 
 
 async def holding(wallet_id: str) -> Holding | ApiError:
-    """Return what a wallet holds, or the error if that cannot be read."""
+    """Return a wallet's balance and limits, or the error if they cannot be read."""
     try:
         balance = await api().wallets.balance(wallet_id)
         return Holding(balance, await api().wallets.limits(wallet_id))
@@ -74,7 +74,7 @@ async def holding(wallet_id: str) -> Holding | ApiError:
 
 
 def check_any(answers: Sequence[object]) -> None:
-    """Raise the first error if all answers are errors, so that the page says it once."""
+    """Raise the first error if all answers are errors, so that the page shows it only once."""
     errors = [each for each in answers if isinstance(each, ApiError)]
     if errors and len(errors) == len(answers):
         raise errors[0]
