@@ -38,7 +38,7 @@ def wallet_parameter(skill: Skill) -> str:
 
 
 def is_text(skill: Skill, parameter: str) -> bool:
-    """Return whether a parameter is text: the service refuses a number there."""
+    """Return whether a parameter is text, for which the service refuses a number."""
     declared = skill.parameters.get("properties", {}).get(parameter, {})
     return bool(declared.get("type") == "string")
 
@@ -51,14 +51,14 @@ def tool(
     *,
     reads: bool,
 ) -> Json:
-    """Return a tool, with hints by the specification.
+    """Return a tool definition, with the hints of MCP's specification.
 
-    A tool that spends is destructive, and not idempotent: the same call again is another payment.
-    Every tool may lead to the ledger, so the world is open.
+    A tool that spends is destructive and not idempotent: the same call again is another payment.
+    Every tool may use the ledger, so its `openWorldHint` is true.
 
     Args:
-        schema: of its arguments.
-        output: of the structured content of its results, except errors.
+        schema: JSON Schema of its arguments.
+        output: JSON Schema of the structured content of its results, except errors.
     """
     title = title_of(name)
     return {
@@ -105,7 +105,7 @@ def tool_of(skill: Skill, *, one_wallet: bool, triable: bool = False) -> Json:
 
 
 def title_of(name: str) -> str:
-    """Return a tool's name, for people."""
+    """Return a tool's title for people, made from its name."""
     first, *rest = (_WRITTEN.get(word, word) for word in name.split("_"))
     return " ".join([first[:1].upper() + first[1:], *rest])
 
@@ -121,7 +121,7 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
     """Return the schema of the answers of a tool that spends: done, held, or tried.
 
     Args:
-        done: the fields of a finished call; None for a text.
+        done: the fields of a finished call's answer; None if the answer is text.
     """
     text = {"text": {"type": "string", "description": "Done: what was done."}}
     states = ["done", "held", "approved", *([DRY_RUN] if triable else [])]
@@ -143,8 +143,8 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
 
 
 def output_of(kind: type[Answer]) -> Json:
-    """Return the schema of a tool's result that is an answer of the service: open, because the
-    service may be newer, and whole, because a tool has no components."""
+    """Return the schema of a tool's result that is an answer of the service. It is open, because
+    the service may be newer, and without references, because a tool has no components."""
     return cast(Json, _whole(answer_schema(kind)))
 
 
@@ -196,7 +196,7 @@ def plain(value: Any) -> Any:
 
 
 class BadArgument(Exception):
-    """An argument cannot be converted; the text names it, for the model."""
+    """An argument cannot be converted; the error's text, for the model, names it."""
 
 
 def exact(value: Any, field: str, *, money: bool) -> Any:

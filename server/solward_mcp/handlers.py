@@ -1,5 +1,5 @@
-"""The answers to MCP requests, as JSON of the protocol, for either release of the SDK; and
-resources: wallets and transaction records as JSON text.
+"""The answers to MCP requests as the protocol's JSON, for both releases of the SDK; and resources,
+which are wallets and transaction records as JSON text.
 
 Names, token symbols and details in them are data of the ledger and of callers.
 """
@@ -48,10 +48,10 @@ _AT_ONCE = 8
 
 
 async def respond(work: Awaitable[Json], unreachable: Callable[[], None]) -> Json:
-    """Return the answer to a request; raises `ProtocolError` alone, with deliberate errors' texts.
+    """Return the answer to a request; raises only `ProtocolError`, with a deliberate error's text.
 
     Args:
-        unreachable: is called if the service does not respond.
+        unreachable: called if the service does not respond.
     """
     try:
         return await work
@@ -85,7 +85,7 @@ async def list_resources(scope: WalletScope) -> Json:
 
 
 async def list_templates() -> Json:
-    """Return URI templates with a wallet's id; its name works too."""
+    """Return the URI templates, whose parameter is a wallet's id or name."""
     return {
         "resourceTemplates": [
             {

@@ -134,12 +134,12 @@ async def _exchange(
 
 
 def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
-    """Return the headers with one `Accept` and the one `Content-Type` that a message has, and
-    without a version that the message is to negotiate.
+    """Return the headers with one `Accept` and one `Content-Type`, and without the version header
+    if the message itself negotiates the version.
 
-    Without `Accept` a client takes everything (RFC 9110, 12.5.1). The SDK decides by the header of
-    the version alone how a message is read: `initialize` names its version in its body, and a
-    message of a later version than the SDK knows may have no envelope, which says its version too.
+    A client without `Accept` accepts everything (RFC 9110, 12.5.1). The SDK chooses how to read a
+    message only by the version header. But `initialize` names its version in its body, and messages
+    of versions that are newer than the SDK may lack the envelope that also names the version.
     """
     accepted = b", ".join(value for name, value in headers if name == _ACCEPT and value.strip())
     version = next((value for name, value in headers if name == _VERSION), b"")
@@ -151,9 +151,9 @@ def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
 
 
 def _is_stray(message: Json) -> bool:
-    """Return whether a message without an id is a request, by its method, and no notification.
+    """Return whether a message without an id is a request by its method, not a notification.
 
-    The SDK would accept a request that lacks its id without an answer.
+    The SDK would accept a request without an id, and send no answer.
     """
     method = message.get("method")
     return "id" not in message and isinstance(method, str) and not method.startswith(_NOTIFIED)

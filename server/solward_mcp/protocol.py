@@ -1,4 +1,4 @@
-"""Messages and errors of the protocol, apart from the SDK: its releases 1 and 2 write them
+"""Messages and errors of the protocol, without the SDK, whose releases 1 and 2 write them
 differently."""
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ProtocolError(Exception):
 
 
 def refusal_of(data: bytes, max_bytes: int) -> Json | None:
-    """Return the error response to what the SDK must not see; None if `data` is one message.
+    """Return the error response to data that must not reach the SDK; None if it is a valid message.
 
-    The SDK takes the last of a repeated key, and loses requests with an id that it does
-    not know. The response to a notification has no `id`: only HTTP, which needs a response to each
-    request, sends it.
+    The SDK uses the last value of a repeated key, and never answers requests whose id has a type
+    that it does not know. The response to a notification has no `id`; it is sent only over HTTP,
+    which needs a response to each request.
     """
     try:
         message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
@@ -121,7 +121,7 @@ def _response_fault(message: Json) -> str | None:
 
 
 def _unknown_meta(message: Json) -> str | None:
-    """Return what is wrong with a key of Solward's in `_meta`; other keys are not checked."""
+    """Return the fault of a Solward key in `_meta`, or None; other keys are not checked."""
     meta = (message.get("params") or {}).get("_meta")
     for key in meta if isinstance(meta, dict) else ():
         if key.lower().startswith("solward/") and key != IDEMPOTENCY_META:
@@ -142,7 +142,7 @@ def _rounded(value: Any, path: str) -> str | None:
 
 
 def too_many_digits(field: str) -> str:
-    """Return the error's text for a number that a float does not hold."""
+    """Return the error's text for a number that a float cannot represent."""
     return (
         f"{field} must have at most {EXACT_DIGITS} digits and be less than 1.8e308: JSON numbers"
         " of MCP carry no more exactly"

@@ -38,7 +38,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     bus = InMemorySubscriptionBus()
 
     def sending(kind: type[_Result], work: Callable[[_Context, Any], Awaitable[Json]]) -> Any:
-        """Return the handler of a request, whose answer is what `work` gives."""
+        """Return the handler of a request, which answers with the result of `work`."""
 
         async def send(context: _Context, params: Any) -> _Result:
             def unreachable() -> None:

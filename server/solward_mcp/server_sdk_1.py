@@ -1,6 +1,6 @@
 """The MCP server of one caller by release 1 of the SDK, which other frameworks pin.
 
-An environment has one release; the service's own has 2, whose types these names are not.
+An environment has only one release. The service's own has release 2, without the names used here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
         return tools.call_tool(scope, params.name, params.arguments, meta, id_)
 
     def sending(kind: Any, work: Callable[[Any], Awaitable[Json]]) -> Callable[[Any], Any]:
-        """Return the handler of a request, whose answer is what `work` gives."""
+        """Return the handler of a request, which answers with the result of `work`."""
 
         async def send(request: Any) -> Any:
             try:

@@ -1,5 +1,5 @@
-"""A session of one caller: its wallets; the keys of calls whose result was not delivered, with
-which a repeated call continues the same payment; and notice of a service that responds again."""
+"""A session of one caller: its wallets; the keys of calls with undelivered results, with which a
+repeated call continues the same payment; and a notification once the service responds again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Request:
     """A request of a caller, and the key of its call.
 
     Attributes:
-        until: when it can be cancelled no more; monotonic seconds.
+        until: time after which it cannot be cancelled any more, in monotonic seconds.
     """
 
     key: str
@@ -40,8 +40,8 @@ class _Request:
 
 
 class HeldCalls:
-    """The Idempotency-Key of each call of one caller until its result is delivered: of calls that
-    are held, were cancelled or have no answer yet. They are kept in this process only."""
+    """The Idempotency-Keys of one caller's calls with undelivered results: calls that are held,
+    were cancelled or have no answer yet. The keys exist only in this process."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
@@ -50,7 +50,7 @@ class HeldCalls:
 
     @staticmethod
     def name(wallet_id: str, tool: str, params: Mapping[str, Any]) -> str:
-        """Return a digest that equal calls share; nothing can be read from it."""
+        """Return a digest that is the same for equal calls and reveals nothing about them."""
         whole = jsontext.dumps([wallet_id, tool, dict(params)], canonical=True)
         return hashlib.sha256(whole.encode()).hexdigest()
 
@@ -67,7 +67,7 @@ class HeldCalls:
         self._keep(name, key, max(0.0, (expires_at - datetime.now(UTC)).total_seconds()))
 
     def begin(self, request_id: str, name: str, key: str) -> None:
-        """Note that a request makes the call under this key."""
+        """Record that a request makes the call under this key."""
         self._requests[request_id, name] = _Request(key)
         self._requests.move_to_end((request_id, name))
         if len(self._requests) > _MOST:
@@ -75,9 +75,9 @@ class HeldCalls:
         self._keep(name, key)
 
     def cancel(self, request_id: str) -> None:
-        """Drop the answer of a request that the client cancelled, even one on its way.
+        """Drop the answer of a request that the client cancelled, even if it is being sent.
 
-        Of answered requests it is the newest, because over HTTP each session may count from 1.
+        If several answered requests have the id, the newest is meant: HTTP sessions may reuse ids.
         """
         named = [
             (name, request)
@@ -89,7 +89,7 @@ class HeldCalls:
             self.drop(request_id, name)
 
     def drop(self, request_id: str, name: str) -> None:
-        """Note that nobody waits for the answer of this call."""
+        """Record that nobody waits for the answer of this call."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.is_cancelled = True
@@ -104,7 +104,7 @@ class HeldCalls:
             del self._keys[name]
 
     def mark_answered(self, request_id: str, name: str) -> _Request | None:
-        """Note that a request is answered, maybe not by the call's result; return it if known."""
+        """Record that a request is answered, perhaps with an error; return the request if known."""
         request = self._requests.get((request_id, name))
         if request is not None:
             request.until = time.monotonic() + _CROSSED_S
@@ -125,7 +125,7 @@ class CallsByCaller:
         self._calls: OrderedDict[bytes, HeldCalls] = OrderedDict()
 
     def of_caller(self, token: str) -> HeldCalls:
-        """Return those of the caller with this token, which the service knows."""
+        """Return the held calls of the caller with this token, which the service knows."""
         caller = hashlib.sha256(token.encode()).digest()
         calls = self._calls.setdefault(caller, HeldCalls())
         self._calls.move_to_end(caller)
@@ -140,7 +140,7 @@ _KEY_LIMITS = ("rateLimit", "spendingLimitSol", "maxCostsSolPerDay", "expiresAt"
 
 
 class WalletChoice(Exception):
-    """No wallet was named, or one outside the session; the text is for the model."""
+    """The wallet is not named, or is outside the session; the error's text is for the model."""
 
 
 @dataclass(slots=True)
@@ -150,8 +150,8 @@ class WalletScope:
     Attributes:
         only: id, name or address of the session's one wallet; None is every wallet that the
             caller's token may use.
-        asks_key: whether to ask the service, once, for the wallet that the caller's key is
-            confined to, and to take that for `only`.
+        asks_key: whether to ask the service, once, for the wallet to which the caller's key is
+            confined, and to set `only` to it.
         held: the caller's calls whose result was not delivered.
         call: the name in `held` of the last call that began.
     """
@@ -176,7 +176,7 @@ class WalletScope:
         """Return the wallet to act on, by name, id or address.
 
         Raises:
-            WalletChoice: none is named in a session of several, or one outside the session.
+            WalletChoice: no wallet is named and there are several, or it is outside the session.
             ClientError: no wallet or several have that name, or the service does not respond.
         """
         only = await self.one()
@@ -221,8 +221,8 @@ _PAUSE_S = 2.0
 
 
 class RecoveryNotifier:
-    """A poller of a service that does not respond, which notifies the MCP client once it does:
-    clients list tools once, when they start, and most start before the service."""
+    """A poller that notifies the MCP client once an unresponsive service responds again. Clients
+    list tools only when they start, and most of them start before the service."""
 
     def __init__(self, client: SolwardClient) -> None:
         self._client = client

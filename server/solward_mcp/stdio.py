@@ -28,7 +28,7 @@ _MAX_MESSAGE_BYTES: Final = 2 << 20
 async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], None]) -> None:
     """Serve the MCP client that started this process, until it closes standard input.
 
-    Standard output carries the protocol alone. The service may stop and start meanwhile.
+    Standard output carries only the protocol. The service may stop and restart meanwhile.
 
     Args:
         url: the service's address.
@@ -56,7 +56,7 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
 
 
 def _protocol_output() -> io.BufferedWriter:
-    """Return standard output; what else this process prints goes to standard error."""
+    """Return standard output; from then on, all other prints go to standard error."""
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return output
@@ -65,7 +65,7 @@ def _protocol_output() -> io.BufferedWriter:
 class _Messages(io.TextIOBase):
     """The messages of standard output, and the requests of either side that have no response yet.
 
-    The SDK ends what runs when its input ends, and a payment would be made without a response.
+    The SDK cancels running calls when its input ends: payments would be made without a response.
     """
 
     def __init__(self, output: io.BufferedWriter, cancel: Callable[[str], None]) -> None:
@@ -84,7 +84,7 @@ class _Messages(io.TextIOBase):
         return len(line)
 
     def passed_on(self, line: str) -> None:
-        """Note a message that the SDK is given."""
+        """Record a message that is passed to the SDK."""
         message = jsontext.loads(line)
         self._note(message, self._requests, self._asked)
         cancelled = cancelled_id(message)
@@ -110,7 +110,7 @@ class _Messages(io.TextIOBase):
 
 
 class _CheckedLines(io.TextIOBase):
-    """The lines of standard input that are messages. The others are answered here."""
+    """The lines of standard input that are messages. Other lines get an error response here."""
 
     def __init__(self, source: IO[bytes], messages: _Messages) -> None:
         super().__init__()

@@ -221,7 +221,7 @@ async def _pay(
 
 
 def _short(response: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a site's answer without what a model cannot read."""
+    """Return a site's answer without the parts that a model cannot read."""
     if response is None:
         return None
     shown = {name: value for name, value in response.items() if name != "bodyBase64"}
@@ -252,11 +252,11 @@ async def _continued(
     *,
     remembered: bool = True,
 ) -> T:
-    """Do the work; if the result of the same call was not delivered, ask what became of that in
-    place of another payment.
+    """Do the work; if an earlier result of the same call was not delivered, request that result
+    and make no other payment.
 
     Args:
-        remembered: whether to remember the call; what a tool reads is old when it is asked again.
+        remembered: whether to remember the call; a call that only reads is better made again.
     """
     if tool_request.key is not None:
         return await _once(work, tool_request.key)
@@ -358,7 +358,7 @@ async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mappin
 
 
 async def quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
-    """Return what a payment would be; raises `BadArgument` and `ClientError`."""
+    """Return the payment that a request would need; raises `BadArgument` and `ClientError`."""
     return (await scope.client.wallets.quote_payment(wallet.id, **read_params(params))).raw
 
 
@@ -371,7 +371,7 @@ def is_triable(skill: Skill) -> bool:
 async def try_skill(
     scope: WalletScope, wallet: Wallet, name: str, params: _Params
 ) -> Mapping[str, Any]:
-    """Return what would become of a skill that `is_triable`; raises `ClientError`."""
+    """Return the result of a dry run of a skill that `is_triable`; raises `ClientError`."""
     return (await scope.client.wallets.try_route(wallet.id, SKILL_ROUTES[name], params)).raw
 
 
@@ -504,7 +504,7 @@ def built_in(*, one_wallet: bool) -> list[Json]:
 
 
 async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a tool answers, as JSON.
+    """Return a tool's answer as JSON.
 
     Raises:
         BadArgument, WalletChoice: an argument is wrong.

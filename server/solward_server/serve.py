@@ -1,4 +1,4 @@
-"""The REST application and a worker's small one, each served until a stop is requested."""
+"""The REST application and a worker's small application, served until a stop is requested."""
 
 from __future__ import annotations
 

@@ -62,18 +62,18 @@ class Access(StrEnum):
 
 
 class Unauthorized(Exception):
-    """The credential is missing, unknown or not enough; the response has this text."""
+    """The credential is missing, unknown or not sufficient; the response has this text."""
 
 
 class ReadOnlyKey(Exception):
-    """The API key changes nothing; the response has this text."""
+    """The API key may only read; the response has this text."""
 
     def __init__(self) -> None:
         super().__init__("This API key is read-only (readOnly) and changes nothing")
 
 
 class RoleNeeded(Exception):
-    """The admin credential's role is not enough; the response has this text."""
+    """The admin credential's role is not sufficient; the response has this text."""
 
     def __init__(self, needed: Role, name: str, role: Role) -> None:
         super().__init__(
@@ -143,7 +143,7 @@ class Rule:
     """The callers that a route is open to.
 
     Attributes:
-        role: the least role of an admin credential; None if the route says none.
+        role: the lowest role of an admin credential that is allowed; None if not declared.
         checks_keys: the view itself asks `Caller.needs` what a read-only key may do there.
     """
 
@@ -162,7 +162,7 @@ signed: Final = Rule(Access.SIGNED)
 
 
 def keyed(least: Role, *, checks_keys: bool = False) -> Rule:
-    """Return the rule for API keys, the admin secret, and credentials of this role or more."""
+    """Return the rule for API keys, the admin secret, and credentials of at least this role."""
     return Rule(Access.KEY, least, checks_keys)
 
 
@@ -172,7 +172,7 @@ def admin(least: Role) -> Rule:
 
 
 def rule_of(view: Callable[..., object]) -> Rule:
-    """Return the rule of a view; without a mark it is open to the admin alone."""
+    """Return the rule of a view; a view without a rule is open only to the admin."""
     rule: Rule = getattr(view, _RULE, Rule())
     return rule
 
@@ -225,7 +225,7 @@ class CredentialLookups(FairTurns):
         return found
 
     def is_known(self, hash_: str) -> bool:
-        """Return whether this credential has worked here; it is looked up again anyway."""
+        """Return whether this credential has worked before; that does not replace its look-up."""
         return hash_ in self._known
 
     def remember(self, hash_: str) -> None:

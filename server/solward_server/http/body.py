@@ -1,8 +1,8 @@
-"""JSON bodies in and out with exact numbers, server-sent events, and queries; a refusal names the
-field.
+"""JSON bodies of requests and responses with exact numbers, server-sent events, and queries; a
+refusal names the field.
 
-Bodies and queries of routes that change something are closed: `{"wallet_id": ...}` would confine a
-new key to no wallet, and unfreeze all of them.
+Routes that change something refuse unknown fields. If `{"wallet_id": ...}` were ignored, a new key
+would not be confined to the wallet, and an unfreeze would be for all wallets.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def event_stream(events: AsyncGenerator[str | bytes, None] | bytes) -> Response:
 
 
 def max_body_bytes(path: str) -> int:
-    """Return the most bytes that a request's body on this path may have."""
+    """Return the maximum number of bytes of a request's body on this path."""
     is_policy = path == _POLICY or path.startswith(f"{_POLICY}/")
     if _PAY.fullmatch(path):
         return MAX_PAY_BYTES
@@ -94,7 +94,7 @@ def max_body_bytes(path: str) -> int:
 
 
 class SizedRequest(Request):
-    """A request whose body may be as large as its path allows; no more of it is kept."""
+    """A request whose body may be as large as its path allows; the rest is not stored."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ def query_of(kind: type[R]) -> R:
 
 
 def _typed(field: Field, text: str | None) -> Any:
-    """Return a text of the query as the JSON type that its field reads."""
+    """Convert a text of the query to the JSON type of its field."""
     if text is None:
         return None
     match field:
@@ -193,9 +193,9 @@ class RouteFields:
     """The names that a route knows.
 
     Attributes:
-        body: of its body's fields; None if it has no body.
-        query: of its query's parameters.
-        takes_key: whether it takes an `Idempotency-Key`.
+        body: names of its body's fields; None if it has no body.
+        query: names of its query's parameters.
+        takes_key: whether it accepts an `Idempotency-Key`.
     """
 
     body: Collection[str] | None

@@ -1,4 +1,4 @@
-"""The one place that turns an exception into a status, a sentence and headers, for all routes.
+"""Conversion of exceptions to a status, a sentence and headers, for all routes.
 
 Every error is `{"error": text}`. Statuses are those of the interface's contract or, if
 `ERROR_STATUS` is `semantic`, those of what happened; the header `Solward-Contract-Status` then has
@@ -60,11 +60,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Forbidden(Exception):
-    """An API key may not do this, such as one that is confined to a wallet."""
+    """The API key may not do this, for example because it is confined to a wallet."""
 
 
 class WrongContentType(Exception):
-    """The body has a type that the route does not take."""
+    """The body has a type that the route does not accept."""
 
 
 # Kinds of errors, their status in the contract, and the semantic one. The most specific kind first;
@@ -115,7 +115,7 @@ SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothin
 
 
 def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
-    """Return the status of an error, of the contract or the semantic one."""
+    """Return the contract's or the semantic status of an error."""
     if isinstance(error, HTTPException):
         return error.code or 500
     if isinstance(error, SkillError) and error.code in _INTERNAL_CODES:
@@ -129,7 +129,7 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
 
 
 def shown_text(error: SolwardError) -> str:
-    """Return a deliberate error's text, with a model's words of refusal, which no log may have."""
+    """Return a deliberate error's text, with a model's words of refusal; do not log it."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
 

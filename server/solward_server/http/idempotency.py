@@ -36,7 +36,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     """Return the header's key in the scope of this principal, method and path, or None.
 
     Raises:
-        InvalidRequest: there are several, or it is not of `KEY_FORM` (inner spaces allowed).
+        InvalidRequest: there are several keys, or the key does not match `KEY_FORM`.
     """
     values = request.headers.getlist("Idempotency-Key")
     if not values:
@@ -53,10 +53,10 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
 
 
 async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse | None:
-    """Return what is stored of the key's first request; None if this is the first.
+    """Return the stored response of the key's first request; None if this is the first.
 
     Raises:
-        IdempotencyMismatch: it had another body.
+        IdempotencyMismatch: the first request had another body.
     """
     async with database.read() as connection:
         stored = await store.lookup(connection, key.scope)
@@ -143,6 +143,6 @@ class SkillCalls:
 
 
 def action_key(key: IdempotencyKey) -> str:
-    """Return the name under which a skill's money calls are numbered, so that each runs once."""
+    """Return the name under which a skill's money calls are numbered, so that none runs twice."""
     prefix = GENERATED_KEY if key.is_generated else "http:"
     return prefix + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()

@@ -1,5 +1,5 @@
-"""Everything around a request: its id, metrics, span, CORS, Host checks and response headers; and a
-connection that serves a request in fewer tasks and messages than Quart's own.
+"""The layers around a view: request id, metrics, span, CORS, Host checks and response headers; and
+a connection that serves a request in fewer tasks and messages than Quart's own.
 
 Quart runs each view in a task of its own, its response in another and the request's messages in a
 third. For a view that reads little, the tasks cost more than the work.
@@ -220,7 +220,7 @@ def _count(route: str, method: str, status: int, seconds: float) -> None:
 
 
 def sent_header(sent: Request, name: str) -> str:
-    """Return a request's header, or ""; `get` would raise and catch an exception for that."""
+    """Return a request's header, or ""; `get` is slower, because it catches an exception."""
     values = sent.headers.getlist(name)
     return values[0] if values else ""
 
@@ -317,7 +317,7 @@ def origin_check(settings: Settings) -> Callable[[], None]:
 
 
 def forbid_caching(app: Quart) -> None:
-    """Mark every response as not to be cached: balances change, and some have new keys."""
+    """Mark every response as not to be cached: balances change, and some responses have keys."""
 
     @app.after_request
     async def set_headers(response: Response) -> Response:

@@ -24,7 +24,7 @@ from solward_server.http.idempotency import SkillCalls
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """The service, and what the HTTP side adds to it.
+    """The service, with state that only HTTP routes need.
 
     Attributes:
         traffic: counts every request of an API key.
@@ -91,9 +91,9 @@ class RouteContext:
             await self.service.limiter.take(key.id, key.rate_limit)
 
     async def may_change(self) -> None:
-        """Check that a key may do more than read. Raises `ReadOnlyKey` or `Forbidden` for one that
-        is read-only or may spend nothing. Routes that make transactions leave the second to the
-        guardrails, which store the refusal."""
+        """Check that a key may do more than read. Raises `ReadOnlyKey` for a read-only key, and
+        `Forbidden` for a key that may spend nothing. Routes that make transactions leave the second
+        check to the guardrails, which store the refusal."""
         key = caller().key
         if key is None:
             return

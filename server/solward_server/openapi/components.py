@@ -1,5 +1,5 @@
-"""`components` of the document: parameters of paths, queries and headers, and the schemas that no
-answer declares, which are the language of grants and errors."""
+"""The document's `components`: parameters of paths, queries and headers; and the schemas that no
+answer declares, which are those of grants and errors."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, li
 
 
 def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Error]:
-    """Return the sentences that refuse each of these fields: if it is missing, and if its value is
-    wrong. A field that only its reader can refuse has none.
+    """Return the error texts for each of these fields, if it is missing and if its value is wrong.
+    A field that is checked elsewhere has none.
 
     Args:
         in_query: whether they are fields of a query, whose values are texts.

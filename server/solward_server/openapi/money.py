@@ -1,4 +1,4 @@
-"""The parts that all money routes share: the record they answer, dry runs, and refusals."""
+"""The parts that all money routes share: the record in their answer, dry runs, and refusals."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def money_operation(declared: Declared) -> Operation:
 
 
 def money_errors(*refusals: Error) -> Errors:
-    """Return the errors that a request that moves money may be refused with."""
+    """Return the errors with which a request that moves money may be refused."""
     return {
         400: [*refusals, "dryRun must be true or false"],
         404: NO_WALLET,

@@ -1,5 +1,5 @@
 """Routes that serve declared calls, each with its part of the OpenAPI document: access, parameters,
-body, every response."""
+body and all responses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def operation(
         response: the response of status 200, as `success` makes it.
         body: as `request_body` makes it.
         errors: maps of the contract's status to texts or exceptions, the most specific map first.
-        may_hold: whether a grant may make it wait for a person, which is answered with 202.
+        may_hold: whether a grant may hold it for a person's decision; the answer is then 202.
     """
     has_path = any(each["in"] == "path" for each in parameters)
     sources = (
@@ -120,7 +120,7 @@ def operation(
 
 
 def with_statuses(described: Operation, statuses: ErrorStatus) -> None:
-    """Give an operation the responses of a service with this `ERROR_STATUS`."""
+    """Replace an operation's responses with those of a service with this `ERROR_STATUS`."""
     semantic = described.pop(SEMANTIC_RESPONSES, {})
     if statuses == "semantic":
         described["responses"] = dict(sorted((described["responses"] | semantic).items()))
@@ -170,11 +170,11 @@ _PART = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A call and how it is served.
+    """A declared call and its implementation.
 
     Attributes:
         handler: takes the context and the parts of the path.
-        rule: the callers that it is open to.
+        rule: the callers to which it is open.
         errors: status -> texts of its errors, besides those implied by its access, its body, the
             fields of its request and the records in its path.
         response: more of the response of status 200, such as its headers; all of it if the call

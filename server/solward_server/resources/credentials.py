@@ -1,4 +1,4 @@
-"""API keys and admin credentials: create, list, rotate, revoke; and show the request's own."""
+"""Routes to create, list, rotate and revoke API keys and admin credentials, or show one's own."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
     """Return the secret of a new API key, and its record.
 
     Args:
-        maker: the caller, whose credential ends no earlier than the new key.
+        maker: the caller; the new key ends no later than the caller's credential.
 
     Raises:
         InvalidRequest: naming the field.
@@ -129,7 +129,7 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
 
 
 def new_admin(new: calls.NewAdmin, maker: Caller) -> tuple[str, Credential]:
-    """Return a new admin credential as `new_key` does; its role is at most its maker's."""
+    """Return a new admin credential as `new_key` does; its role may not exceed the maker's."""
     asked, own = Role(new.role), maker.role or Role.READ
     if not own.allows(asked):
         raise InvalidRequest(f"role must be at most {own}, which is that of who asks")
@@ -178,7 +178,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
 
 
 async def _details(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
-    """Return each key as it is listed, with its end, its limits and what is used of them."""
+    """Return each key in its listed form, with its expiry, its limits and their use."""
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}
     )

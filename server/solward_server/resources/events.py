@@ -127,9 +127,9 @@ def _event(entry: AuditEntry) -> str:
 
 
 async def _resume_after(context: RouteContext, last_event_id: str | None) -> int:
-    """Return the number of the last event that the client has; without one, the newest in the log.
+    """Return the number of the client's last event; if it names none, of the log's newest.
 
-    The header wins: a browser that reconnects sends it with the URL of its first request.
+    The header takes precedence: a reconnecting browser sends it with its first request's URL.
     """
     async with context.service.database.read() as connection:
         end = await audit_log.end(connection)

@@ -1,4 +1,4 @@
-"""Holds: transactions that wait for a person, and the decision."""
+"""Routes of holds, which are transactions that wait for a person, and of decisions on them."""
 
 from __future__ import annotations
 
@@ -123,6 +123,6 @@ async def decide(context: RouteContext, hold_id: str) -> dict[str, Any]:
 
 
 def _header(name: str) -> str:
-    """Return a header if it is sent once, else "": of two, a proxy may read the other one."""
+    """Return a header, or "" if it is sent twice, because a proxy may read the other one."""
     values = request.headers.getlist(name)
     return values[0] if len(values) == 1 else ""

@@ -1,8 +1,8 @@
 """`GET /metrics`, at the root, where Prometheus expects it; and the gauges of the database and the
 ledger, which are read at each scrape.
 
-Every process that serves metrics has them. Those of the whole database are the same in all of
-them, so a query takes their maximum, not their sum.
+Every process that serves metrics has these gauges. Gauges of the whole database are the same in all
+processes, so a query must use their maximum, not their sum.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def _document_of(app: Quart, registry: Registry, prefix: str, settings: Settings
 
 
 def document_inputs(registry: Registry) -> Hashable:
-    """Return all of a registry that `describe` reads: equal results have one document.
+    """Return all parts of a registry that `describe` reads: equal results give equal documents.
 
     The names of providers, and each skill's whole declaration with its distribution.
     """
@@ -246,7 +246,7 @@ def document_inputs(registry: Registry) -> Hashable:
 
 
 def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
-    """Return (path, method) -> the least role of an admin credential, by the document's paths."""
+    """Return the lowest allowed role of an admin credential by (path, method) of the document."""
     found = {}
     for rule in app.url_map.iter_rules():
         role = rule_of(app.view_functions[rule.endpoint]).role
@@ -276,7 +276,7 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
 
 
 def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reference into the document's components refers to; any other node as is."""
+    """Return the target of a reference into the document's components; any other node itself."""
     if "$ref" not in node:
         return node
     _, _, kind, name = node["$ref"].split("/")

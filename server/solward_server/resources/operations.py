@@ -1,5 +1,5 @@
 """Routes that move money: one for each declared operation, with wallet check, dry run, idempotency,
-rate limit and response; and what a swap would bring now."""
+rate limit and response; and the route of quotes for swaps."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ async def _respond_again(
 
 
 async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
-    """Return the record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+    """Return the record for an Idempotency-Key, by a transaction's id or a `Hold.action`.
 
     Raises:
-        Held: it is a hold that is open.
-        NotFound: there is none.
+        Held: the hold is still open.
+        NotFound: there is no such record.
     """
     if not name.startswith(ACTION):
         return await context.service.history.record(name)
@@ -136,7 +136,7 @@ async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
 
 async def replay_first(context: RouteContext, stored: StoredResponse) -> Response:
     """Return the first response of a key again. A refusal names its transaction and rule, but no
-    time to wait: this key keeps its answer."""
+    time for a retry, because the key's answer never changes."""
     response = replay(stored)
     if response.status_code != 200:
         record = await _record_of(context, stored.transaction_id)

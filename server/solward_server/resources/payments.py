@@ -1,4 +1,4 @@
-"""Requests over HTTP that a wallet pays for: make them, list them, read their answers."""
+"""Routes of HTTP requests that a wallet pays for: make them, list them, read their answers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def get_payment(context: RouteContext, payment_id: str) -> dict[str, Any]:
 async def _earlier_answer(
     context: RouteContext, key: IdempotencyKey, stored: StoredResponse, asked: PayRequest
 ) -> Response | None:
-    """Return the answer of a key that was used; None if a person approved it since.
+    """Return the answer for a key that was used before; None if a person approved it since.
 
     A seller's answer is stored with its payment, not with the key.
     """

@@ -1,5 +1,5 @@
-"""Loaded plugins, and the problems of those left out. For the operator alone: what plugins keep for
-wallets, and what is set for their skills."""
+"""Routes of loaded plugins, and of problems of plugins that were left out. Only the operator can
+use the routes of plugins' entries and of their skills' settings."""
 
 from __future__ import annotations
 

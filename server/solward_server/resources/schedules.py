@@ -1,4 +1,4 @@
-"""Schedules of a wallet: create, change, pause, resume, delete, and what their runs did."""
+"""Routes to create, change, pause, resume and delete schedules, and to list their runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _schedule_to_change(context: RouteContext, wallet_id: str, schedule_id
 
 
 async def _with_addresses(context: RouteContext, skill: object, body: Body) -> Body:
-    """Return the body with recipients as addresses, since a name may mean another one later."""
+    """Return the body with recipients as addresses, because a name's address may change later."""
     parameters = body.get("parameters")
     if not isinstance(skill, str) or not isinstance(parameters, dict):
         return body

@@ -1,4 +1,4 @@
-"""Skills: listed with their schemas, and run on a wallet."""
+"""Routes that list skills with their schemas, and that run a skill on a wallet."""
 
 from __future__ import annotations
 

@@ -173,11 +173,11 @@ async def _exported(
 
 @contextlib.asynccontextmanager
 async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
-    """Pause for as long as the block took, before the next of the same turn begins.
+    """Pause for as long as the block took, before another block of the same turn begins.
 
-    SQLite is read on the event loop, and a client that reads fast never lets a response wait.
-    Without a pause nothing else would be served until the last record, and nobody would notice
-    that the client has gone.
+    SQLite is read on the event loop, and a response to a fast client never waits. Without a pause
+    the process would serve nothing else until the last record, and would not notice that the
+    client has gone.
     """
     async with turn:
         began = time.monotonic()
@@ -198,7 +198,7 @@ async def _wallets_of(
 async def _record_filter(
     context: RouteContext, asked: calls.TransactionFilter, wallet_id: str | None
 ) -> RecordFilter:
-    """Return the filter, for the wallet of the route or the key, else for that of the query.
+    """Return the filter for the wallet of the route or of the key, or else of the query.
 
     Raises:
         InvalidRequest: naming the field.
@@ -276,7 +276,7 @@ class RowNames:
     known: AddressBook = field(default_factory=AddressBook)
 
     def counterpart(self, address: str) -> str:
-        """Return the name of an address, or which one it only looks like."""
+        """Return the name of an address; for a look-alike, the name that it resembles."""
         other = self.known.taken_for(address)
         if other is not None:
             return f"not {other.name}, looks like it"

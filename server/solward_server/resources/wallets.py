@@ -203,8 +203,8 @@ def _usd(worth: Worth) -> dict[str, Any]:
 async def limits_of(
     service: Solward, wallet_id: str, shown: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Return a wallet's limits with their spent and reserved amounts, whether it is frozen, what
-    its grants leave room for, and the most that can leave it in a day.
+    """Return a wallet's limits with their spent and reserved amounts, whether it is frozen, the
+    amounts that its grants still allow, and the maximum that can leave it in a day.
 
     Args:
         shown: the principals whose grants, and whose schedules' grants, are included; None for the
