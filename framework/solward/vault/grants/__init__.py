@@ -1,1 +1,1 @@
-"""Grants: what a principal may do with a wallet, and how much of it; all else it may not."""
+"""Grants: what a principal may do with a wallet, and how much; everything else is refused."""

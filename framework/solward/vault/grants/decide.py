@@ -1,9 +1,9 @@
-"""The decision whether grants let a transaction through, and which grants it is charged to; pure.
+"""Decides whether grants let a transaction through, and which grants are charged for it; pure.
 
-Every principal of the chain must allow it. Within one principal each line is charged whole to one
-grant, the lines of a grant add up, and of all the ways that fit the first in written order is
-taken. So a further grant can only allow more. The most that can leave is the sum of the grants of
-the principal for which that sum is least.
+Every principal of the chain must allow the transaction. Within one principal, each line is charged
+whole to one grant, the lines of a grant add up, and the first assignment that fits, in written
+order, is used. So a further grant can only allow more. The maximum that can leave is the lowest,
+over the principals, of the sum of a principal's grants.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from solward.vault.grants.model import (
 from solward.vault.grants.spelling import hours_text, joined, time_text
 
 Need: TypeAlias = tuple[str, str, int]
-"""A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
+"""A sum that `decide` reads: scope, asset (or `USD`, `COSTS`, `RATE`) and length in ms of the
 window (now - length, now]."""
 
-# Reasons from the first check to the last. A refusal names the grant that passed the most checks.
+# Reasons, from the first check to the last. A refusal names the grant that passed most checks.
 _NEARNESS: Final = {
     why: place
     for place, why in enumerate(
@@ -74,15 +74,15 @@ _NEARNESS: Final = {
         )
     )
 }
-# Most grants tried for the lines of one transaction once the first way is closed: the search may
-# have to try all ways. Past this number the transaction is refused.
+# The maximum number of grants tried for one transaction's lines after the first assignment failed,
+# because a search may have to try all assignments. Beyond it the transaction is refused.
 _MOST_TRIES: Final = 1_000
 _MINUTES_A_DAY: Final = 1_440
-# Operations with a recipient. Burning and launching pay nobody; staking and wrapping keep the SOL.
+# Operations with a recipient. Burns and launches pay nobody; stakes and wraps keep the SOL.
 _RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY, Operation.SWAP})
-# Operations whose recipient may be new: the venue of a swap is no recipient.
+# Operations whose recipient may be new; the venue of a swap is no recipient.
 _PAID: Final = _RECEIVED - {Operation.SWAP}
-# Most sites that a refusal names; it counts the others.
+# The maximum number of sites that a refusal names; it counts the other sites.
 _SAID_SITES: Final = 3
 
 
@@ -91,8 +91,8 @@ class _Candidate:
     """A grant for one operation and asset.
 
     Attributes:
-        number: in its principal's list, from 1.
-        limit: None if nothing leaves: a launch, a transaction without lines.
+        number: the grant's number in its principal's list, from 1.
+        limit: None if nothing leaves, as in a launch or a transaction without lines.
     """
 
     number: int
@@ -106,13 +106,13 @@ class CompiledGrants:
     """One principal's grants, in written order, by operation and asset.
 
     Attributes:
-        grants: all of them.
-        asks_new: whether one needs to know whom the wallet has paid.
-        uses_book: whether one names recipients of the address book.
-        counts_dollars: whether one counts dollars.
-        acting: those with an operation, for transactions without lines.
-        named: (operation, asset) -> grants for it, for every asset that one of them names.
-        others: operation -> grants for any other asset.
+        grants: all grants of the principal.
+        asks_new: whether any grant needs to know whom the wallet has paid.
+        uses_book: whether any grant names recipients of the address book.
+        counts_dollars: whether any grant counts dollars.
+        acting: grants with an operation, for transactions without lines.
+        named: (operation, asset) -> grants for it, for every asset that a grant names.
+        others: operation -> grants for all other assets.
     """
 
     grants: tuple[Grant, ...] = ()
@@ -175,10 +175,10 @@ def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
 
 
 def covers(grant: Grant, line: Line, case: Case) -> bool:
-    """Return whether the grant is for such a line, whatever the amount and the time.
+    """Return whether the grant covers such a line, at any amount and time.
 
-    A new grant takes over the earlier charges that it covers. Only `wallet_id`, `chain`, `own` and
-    `book` of `case` are read.
+    A new grant is charged at once with the earlier payments that it covers. Of `case`, only
+    `wallet_id`, `chain`, `own` and `book` are read.
     """
     return (
         _allows(grant, line.operation)
@@ -193,17 +193,17 @@ def covers(grant: Grant, line: Line, case: Case) -> bool:
 
 
 def is_via(grant: Grant, chain: Sequence[str]) -> bool:
-    """Return whether a grant is for the site that a transaction pays, or names no site."""
+    """Return whether a grant names no site, or the site that the transaction pays."""
     return not grant.via or any(each in grant.via for each in chain)
 
 
 def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
-    """Return whether a grant's `until` and `hours` hold, by every one of these clocks."""
+    """Return whether every clock in `now_ms` is within a grant's `until` and `hours`."""
     return not _has_ended(grant, now_ms) and _is_in_hours(grant, now_ms)
 
 
 def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
-    """Return the sums that `decide` reads for the same `sets` and `case`, of matching grants."""
+    """Return the sums of matching grants, which `decide` reads for the same `sets` and `case`."""
     found: set[Need] = set()
     for who in case.chain:
         compiled = sets.get(who)
@@ -222,7 +222,7 @@ def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
 
 
 def priced(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[int]:
-    """Return the positions of the lines whose worth in dollars a grant of the chain counts."""
+    """Return the indexes of the lines whose worth in dollars a grant of the chain counts."""
     return frozenset(
         at
         for at, line in enumerate(case.lines)
@@ -237,13 +237,13 @@ def priced(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[int]:
 
 
 def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, int]) -> Decision:
-    """Judge a transaction; the whole of it is let through, held or refused.
+    """Judge a transaction: it is let through, held or refused as a whole.
 
     Args:
-        sets: principal -> its grants; one that is missing is not under grants, and has the
-            defaults: an agent or key may spend SOL, swap, launch and burn what its wallet launched,
-            and no other token leaves; a wallet, plugin or skill restricts nothing.
-        used: every sum of `needed(sets, case)`.
+        sets: principal -> its grants. A principal that is missing has the defaults: an agent or API
+            key may spend SOL, swap, launch, and burn tokens that its wallet launched, and no other
+            token leaves; a wallet, plugin or skill restricts nothing.
+        used: the value of every sum of `needed(sets, case)`.
 
     Raises:
         KeyError: `used` lacks a sum.
@@ -282,7 +282,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
 
 
 def _has_default(line: Line, case: Case) -> bool:
-    """Return whether defaults judge the line: SOL has ceilings instead, a launch takes nothing."""
+    """Return whether defaults judge the line: SOL has ceilings, and a launch takes nothing."""
     if line.operation == Operation.SWAP and case.listed is not None:
         return True
     return line.asset != SOL and line.operation != Operation.LAUNCH
@@ -314,22 +314,22 @@ class _ChargePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A grant that has room for one line alone; `units` are what the line counts in it."""
+    """A grant that has room for one line alone, in which the line counts `units`."""
 
     candidate: _Candidate
     units: int
     asks: bool
-    """Whether a person is asked, whatever the amount, because the recipient is new."""
+    """Whether a person is asked at any amount, because the recipient is new."""
 
 
 _Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Reason, _Candidate] | None]
 
 
 class _Principal:
-    """One principal's grants, asked about one transaction.
+    """One principal's grants, applied to one transaction.
 
     Attributes:
-        lines: a transaction without lines is charged like one line of nothing.
+        lines: a transaction without lines is charged like a transaction with one empty line.
     """
 
     def __init__(
@@ -347,9 +347,9 @@ class _Principal:
         self._seen: dict[object, _Match] = {}
 
     def match(self, at: int) -> _Match:
-        """Return the grants that fit a line, whatever was used, and the nearest that does not.
+        """Return the grants that fit a line whatever was used, and the nearest misfit.
 
-        Lines that differ only in units are matched once, because a transaction may have dozens.
+        Lines that differ only in units are matched once: a transaction may have dozens of them.
         """
         line = self.lines[at]
         key: object = None
@@ -379,7 +379,7 @@ class _Principal:
         return matched, nearest
 
     def share_out(self) -> _ChargePlan | Finding:
-        """Return the charges to each grant and what waits for a person, or why grants refuse."""
+        """Return the charges to each grant with what waits for a person, or why grants refuse."""
         options: list[Sequence[_Option]] = []
         for at in range(len(self.lines)):
             found = self._options(at)
@@ -392,7 +392,7 @@ class _Principal:
         charges: dict[tuple[str, str], int] = {}
         for at, option in enumerate(placed):
             scope, limit = option.candidate.scope, option.candidate.limit
-            # Even a charge of 0 makes a row, by which the rate counts the transaction.
+            # Even a charge of 0 makes a row, because the rate counts rows.
             charges.setdefault((scope, SOL), 0)
             if at == 0 and self.case.costs_lamports:
                 charges[scope, COSTS] = self.case.costs_lamports
@@ -415,7 +415,7 @@ class _Principal:
         return _ChargePlan(tuple(held.values()), reserved)
 
     def _options(self, at: int) -> Sequence[_Option] | Finding:
-        """Return the grants with room for the line alone, or why there is none."""
+        """Return the grants with room for the line alone, or why no grant has room."""
         found: list[_Option] = []
         matched, mismatched = self.match(at)
         nearest = None if mismatched is None else (*mismatched, 0)
@@ -430,7 +430,7 @@ class _Principal:
             elif why is nearest[0] is Reason.COSTS and self._costs_left(each) > self._costs_left(
                 nearest[1]
             ):
-                # Name the grant for which the fee bid must be lowered least.
+                # Name the grant that needs the smallest reduction of the fee bid.
                 nearest = why, each, units
         if found:
             return found
@@ -440,13 +440,13 @@ class _Principal:
         return self._finding(why, each, at, units)
 
     def _costs_left(self, each: _Candidate) -> int:
-        """Return the lamports of network fees and rent that a grant has left in its window."""
+        """Return the lamports left in a grant's window for network fees and rent."""
         return each.grant.costs_lamports - self.used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
 
     # Checks of one grant, in the order of `_NEARNESS`.
 
     def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Reason | None:
-        """Return why the grant does not fit the line, whatever was used; None if it fits."""
+        """Return why the grant does not fit the line, whatever was used; None if the grant fits."""
         grant, limit, case, line = each.grant, each.limit, self.case, self.lines[at]
         if grant.wallet is not None and grant.wallet != case.wallet_id:
             return Reason.WALLET
@@ -485,8 +485,8 @@ class _Principal:
         if self._full_window(each, RATE, grant.rates, 1) is not None:
             return Reason.RATE
         if case.costs_lamports:
-            # Costs are charged with the first line. A grant that allows none is for transactions
-            # without any.
+            # Costs are charged with the first line. A grant that allows no costs is for
+            # transactions without costs.
             costs = self.used[each.scope, COSTS, COSTS_WINDOW_MS] if at == 0 else 0
             added = case.costs_lamports if at == 0 else 0
             if costs + added > grant.costs_lamports or not grant.costs_lamports:
@@ -496,14 +496,14 @@ class _Principal:
     def _full_window(
         self, each: _Candidate, asset: str, windows: Sequence[Window], added: int
     ) -> Window | None:
-        """Return the longest window that has no room, because it stays full the longest."""
+        """Return the longest window without room, because it stays full the longest."""
         for window in reversed(windows):
             if self.used[each.scope, asset, window.length_ms] + added > window.most:
                 return window
         return None
 
     def _units(self, each: _Candidate, at: int) -> int:
-        """Return the units that the line counts in the grant; its price must be known."""
+        """Return the units that the line counts in the grant; the asset's price must be known."""
         line = self.lines[at]
         if line is None or each.limit is None:
             return 0
@@ -514,16 +514,16 @@ class _Principal:
         return dollars
 
     def dollars(self, at: int) -> int | str:
-        """Return the micro-dollars of a line, or why they are not known."""
+        """Return a line's worth in micro-dollars, or why it is not known."""
         dollars = self.case.dollars
         return dollars[at] if at < len(dollars) else NOT_ASKED.reason
 
     # Findings.
 
     def _finding(self, why: Reason, each: _Candidate, at: int, asked: int = 0) -> Finding:
-        """Return the finding; `asked` are the units of this transaction in the grant."""
+        """Return the finding; `asked`: units that this transaction counts in the grant."""
         grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
-        # The rate and the costs are about the transaction, not a line of it.
+        # The rate and the costs concern the transaction, not one of its lines.
         is_whole = why in (Reason.RATE, Reason.COSTS)
         found = Finding(why, self.who, None if is_whole else line, each.number)
         if why == Reason.SLIPPAGE and grant.swap is not None:
@@ -536,7 +536,7 @@ class _Principal:
             window = self._full_window(each, RATE, grant.rates, 1)
             return self._counted(replace(found, counted_as=RATE, decimals=0), each, window, 1)
         if why == Reason.COSTS:
-            # Not charged here: the grant is for transactions that cost nothing.
+            # Not charged here, because the grant is for transactions that cost nothing.
             window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
             found = replace(found, counted_as=COSTS, decimals=SOL_DECIMALS)
             return self._counted(found, each, window, case.costs_lamports)
@@ -591,7 +591,7 @@ def _sites(via: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A grant without room for line `at` after the lines before it; `total` units in all."""
+    """A grant that has no room for line `at` after the earlier lines; `total` units in all."""
 
     why: Reason
     option: _Option
@@ -600,9 +600,9 @@ class _Miss:
 
 
 class _Search:
-    """A search for the first way in written order to give every line to a grant with room for it.
+    """A search for the first assignment, in written order, of every line to a grant with room.
 
-    Grants that fit without a person come before those that hold.
+    Grants that do not need a person come before grants that hold.
     """
 
     def __init__(self, principal: _Principal, options: Sequence[Sequence[_Option]]) -> None:
@@ -614,13 +614,13 @@ class _Search:
         self._nearest: _Miss | None = None
 
     def first(self) -> tuple[_Option, ...] | _Miss:
-        """Return the option for each line, or if there is no way the miss that came furthest."""
+        """Return the option for each line, or the miss that came furthest."""
         may_ask = any(_may_ask(option) for each in self._options for option in each)
         for may_hold in (False, True) if may_ask else (False,):
             self._tries = None
             if self._place(may_hold):
                 return tuple(self._placed)
-        # Each line fits alone, so only a sum can have failed, which notes a miss.
+        # Each line fits alone, so only a sum can have failed, and that notes a miss.
         assert self._nearest is not None
         return self._nearest
 
@@ -672,7 +672,7 @@ def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
 def _swap_mismatch(bounds: SwapBounds, terms: SwapTerms | None) -> Reason | None:
     if bounds.into and (terms is None or terms.into not in bounds.into):
         return Reason.INTO
-    # An unknown number is refused if the grant bounds it.
+    # An unknown number is refused if the grant limits it.
     if bounds.slippage_bps is not None:
         slippage = None if terms is None else terms.slippage_bps
         if slippage is None or slippage > bounds.slippage_bps:
@@ -703,7 +703,7 @@ def _is_within(hours: Hours, now_ms: int) -> bool:
 
 
 def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
-    """Return whether the line goes to one of `to`, or to nobody."""
+    """Return whether the line pays a recipient in `to`, or nobody."""
     if line.operation not in _RECEIVED or ANYBODY in to:
         return True
     if OWN in to and _is_of(case.own, line):
@@ -716,16 +716,16 @@ def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
 
 @functools.lru_cache(maxsize=1_024)
 def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the addresses of `to`, and its names of the address book without the @."""
+    """Return the addresses in `to`, and the names of the address book in it, without the @."""
     names = tuple(each[1:] for each in to if each.startswith("@"))
     return frozenset(each for each in to if not each.startswith("@") and each != OWN), names
 
 
 def _is_of(addresses: frozenset[str], line: Line) -> bool:
-    """Return whether the line goes to one of `addresses`, or to its associated token account."""
+    """Return whether the line pays one of `addresses`, or its associated token account."""
     if line.account in addresses or line.owner in addresses:
         return True
-    # A known owner is none of them, so the account is not theirs.
+    # The owner is known and not among them, so the account is not theirs.
     if line.program is None or line.owner is not None or line.account is None or not addresses:
         return False
     return line.account in _associated(addresses, line.asset, line.program)
@@ -738,14 +738,14 @@ def _associated(addresses: frozenset[str], asset: str, program: str) -> frozense
 
 
 def mint_of(asset: str, program: str) -> str:
-    """Return the mint of an asset under a token program, which has a wrapped SOL of its own."""
+    """Return an asset's mint under a token program; each program has its own wrapped SOL."""
     if asset != SOL:
         return asset
     return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT
 
 
 def _is_new(line: Line | None, case: Case) -> bool:
-    """Return whether the line pays somebody whom the wallet never paid; lookalikes are new too."""
+    """Return whether the line pays somebody whom the wallet never paid; a lookalike is new too."""
     if line is None or line.operation not in _PAID:
         return False
     return not {line.account, line.owner} & case.paid

@@ -1,7 +1,7 @@
-"""The worth of an asset's units in dollars: exact, and never less than they are worth.
+"""The worth of an asset's units in dollars: exact, and never rounded down.
 
-A price is a fraction of dollars. Amounts are micro-dollars, rounded up: parts together count at
-least what the whole is worth, and each part counts at least one micro-dollar.
+A price is an exact fraction in dollars. Amounts are micro-dollars, rounded up. So the parts of an
+amount together count at least as much as the whole, and each part counts at least one micro-dollar.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from solward.types.guardrail import SOL, Line
 from solward.types.money import SOL_DECIMALS, format_amount
 
 MICRO_DOLLARS: Final = 10**6
-"""Micro-dollars in a dollar."""
+"""The number of micro-dollars in a dollar."""
 MAX_AGE_MS: Final = MINUTE_MS
-"""The age up to which a price counts, unless the operator allows more."""
+"""The maximum age of a price that counts, unless the operator allows more."""
 
 _WHOLE_BPS = 10_000
 
-# Plausible prices of a whole token, in dollars.
+# The range of plausible prices of a whole token, in dollars.
 _LEAST, _MOST = Fraction(1, 10**18), Fraction(10**9)
-# Prices of pools are ratios of products of 64-bit numbers. Longer ones would be slow to use.
+# Pool prices are ratios of products of 64-bit numbers. Longer numbers would be slow to use.
 _MAX_BITS = 1024
 # A mint's decimals are one byte.
 _MAX_DECIMALS = 255
@@ -37,8 +37,8 @@ class Price:
     """The price of one whole token of an asset.
 
     Attributes:
-        usd: dollars of `10**decimals` smallest units, exactly; a float is none.
-        decimals: of the asset, as the source knows them.
+        usd: exact dollars for `10**decimals` smallest units; a float is not accepted.
+        decimals: the asset's decimals, as the source knows them.
         taken_ms: when the source took it, in milliseconds since the epoch.
     """
 
@@ -49,7 +49,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class NoPrice:
-    """The reason why an asset cannot be counted in dollars, to follow its name and a colon."""
+    """The reason why an asset has no dollar count, as text after the asset's name and a colon."""
 
     reason: str
 
@@ -62,9 +62,9 @@ NOT_ASKED: Final = NoPrice("its price was not asked for")
 def checked(
     asset: str, answer: object, source: str, now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> AssetPrice:
-    """Return what the price source `source` answered for an asset, or why that is no price now.
+    """Return the price that `source` answered for an asset, or why the answer is no price now.
 
-    Types are checked exactly, because a hostile source's own number could compare as it likes.
+    Types are checked exactly, because a hostile source's number type could compare as it likes.
     """
     if answer is None:
         return NoPrice(f"the price source {source} has no price of it")
@@ -92,14 +92,14 @@ def combined(
     max_age_ms: int = MAX_AGE_MS,
     max_spread_bps: int | None = None,
 ) -> AssetPrice:
-    """Return the one price from the answers of all configured sources: source -> answer.
+    """Combine the answers of all configured sources (source -> answer) into one price.
 
-    The highest price counts, with the oldest time. Every source must answer: otherwise whoever
-    silences one could have another's lower price count.
+    The highest price counts, with the oldest time. Every source must answer; otherwise an attacker
+    could silence one source so that another's lower price counts.
 
     Args:
-        max_spread_bps: how far the highest may be above the lowest, in basis points of the lowest;
-            if they are further apart, one of them is wrong. None for any distance.
+        max_spread_bps: how far the highest price may be above the lowest, in basis points of the
+            lowest; if they are further apart, one price is wrong. None for any distance.
     """
     prices: list[Price] = []
     for source, answer in answers.items():
@@ -127,11 +127,11 @@ def combined(
 def timely(
     prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> dict[str, AssetPrice]:
-    """Return the prices, with the reason in place of each that is too old; used as grants decide.
+    """Return the prices, with a reason in place of each price that is too old for a decision.
 
     Args:
-        now_ms: by the clock of the process that asked for them.
-        max_age_ms: an older one does not count.
+        now_ms: the time by the clock of the process that requested the prices.
+        max_age_ms: an older price does not count.
     """
     return {
         asset: _timely(price, now_ms, max_age_ms) if isinstance(price, Price) else price
@@ -143,7 +143,7 @@ def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | 
     """Return the micro-dollars of an asset's smallest units, rounded up; 0 for 0 units.
 
     Args:
-        decimals: as the transaction's bytes state them, which the ledger checks as they land.
+        decimals: as the transaction's bytes state them; the ledger checks them at landing.
     """
     if isinstance(price, NoPrice):
         return price
@@ -158,10 +158,10 @@ def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | 
 
 
 def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tuple[int | str, ...]:
-    """Return the micro-dollars of each line, or why it cannot be counted in them.
+    """Return each line's worth in micro-dollars, or why it cannot be counted in dollars.
 
     Args:
-        prices: asset -> price, `timely` by now.
+        prices: asset -> price, already checked by `timely`.
     """
     worth: list[int | str] = []
     for line in lines:
@@ -172,7 +172,7 @@ def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tup
 
 
 def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
-    """Return exact prices as JSON, to be stored with the transaction that they judged."""
+    """Return exact prices as JSON, to store them with the transaction that was judged by them."""
     return {
         asset: {"reason": price.reason}
         if isinstance(price, NoPrice)

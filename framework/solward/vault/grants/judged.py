@@ -1,7 +1,7 @@
-"""The stored form of each transaction that grants judged: enough to judge it again.
+"""The stored form of each transaction that grants judged; it suffices to judge it again.
 
-A row of the table `judged_effects`, as plain values. It has all facts of the case, even those that
-no grant looked at then, because another policy may.
+A row of the table `judged_effects`, as plain values. The row has all facts of the case, even facts
+that no grant read then, because another policy may read them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALLOWED: Final = "allowed"
 HELD: Final = "held"
 REFUSED: Final = "refused"
 GRANTS_RULE: Final = "grants"
-"""The rule in `guardrailsApplied`, and the outcome of what grants refused."""
+"""The rule that `guardrailsApplied` names, and the outcome, if grants refused a transaction."""
 
 
 def grants_outcome(decision: Decision) -> str:
@@ -35,21 +35,21 @@ def grants_outcome(decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """A transaction, the sums it was judged by, what grants said of it and its outcome.
+    """A transaction, the sums by which it was judged, the verdict of grants, and its outcome.
 
-    The outcome differs from what grants said if another rule refused it or asked a person, if it
-    was approved, or if it could not be held.
+    The outcome differs from the verdict of grants if another rule refused the transaction or asked
+    a person, if it was approved, or if it could not be held.
 
     Attributes:
-        transaction_id: of its record, or of its hold.
-        type: of the record.
-        case: without `book`, which is the policy's, and `dollars`, which follow from `prices`.
-        prices: asset -> its price when it was judged, of those that were asked for.
-        used: the sums that were read for it, empty where grants did not judge it.
-        version: of the policy it was judged by.
+        transaction_id: id of the transaction's record, or of its hold.
+        type: the record's type.
+        case: the case without `book` (part of the policy) and `dollars` (from `prices`).
+        prices: asset -> its price at the judgement, for the assets whose prices were requested.
+        used: the sums that were read for the judgement; empty if grants did not judge.
+        version: version of the policy by which the transaction was judged.
         outcome: `ALLOWED`, `HELD`, or the rule that refused it.
-        said: what grants said, `ALLOWED`, `HELD` or `REFUSED`; None if a rule before them
-            refused it.
+        said: the verdict of grants, `ALLOWED`, `HELD` or `REFUSED`; None if an earlier rule
+            refused.
     """
 
     transaction_id: str
@@ -77,7 +77,7 @@ _TERMS: Final = {
 
 
 def to_row(judged: JudgedCase) -> dict[str, Any]:
-    """Return column -> value; the time is by the first of the case's clocks, the database's."""
+    """Return column -> value; the time is that of the database, the first of the case's clocks."""
     case: dict[str, Any] = msgspec.to_builtins(judged.case, order="sorted")
     terms = {
         "version": judged.version,
@@ -96,7 +96,7 @@ def to_row(judged: JudgedCase) -> dict[str, Any]:
         "type": judged.type,
         "lines": jsontext.dumps_own(lines),
         "costs_lamports": judged.case.costs_lamports,
-        # Empty terms are left out, but for an empty `listed`, which differs from none.
+        # Empty terms are left out, except an empty `listed`, which differs from None.
         "terms": jsontext.dumps_own(
             {name: terms[name] for name in terms if terms[name] or name == "listed"}
         ),

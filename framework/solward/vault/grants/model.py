@@ -1,8 +1,8 @@
-"""The types of grants: a grant, as it is stored too, a transaction as grants see it, a decision.
+"""The types of grants: a grant (also in its stored form), a transaction as judged, a decision.
 
-Amounts are integers of the asset's smallest unit, dollars micro-dollars, times milliseconds. The
-names of stored fields are those of the document that people write (docs/reference/grants.md), the
-values mints, ids and integers.
+Amounts are integers of the asset's smallest unit, dollars are micro-dollars, and times are
+milliseconds. Stored fields have the names of the document that people write
+(docs/reference/grants.md); their values are mints, ids and integers.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from solward.types.guardrail import COSTS, GRANT_SCOPE, SOL, Line, Operation
 from solward.types.money import SOL_DECIMALS
 
 ANY_ASSET: Final = "*"
-"""Every asset that a grant does not name, in dollars."""
+"""Stands for every asset that a grant does not name, counted in dollars."""
 USD: Final = "USD"
 """The asset under which dollars are counted."""
 RATE: Final = "RATE"
-"""The asset under which transactions are summed, one each."""
+"""The asset under which the number of transactions is summed."""
 USD_DECIMALS: Final = 6
 MAX_GRANTS: Final = 100
-"""Most grants of one principal: a decision looks at each that matches."""
+"""The maximum number of one principal's grants: a decision reads each grant that matches."""
 DEFAULT_COSTS_LAMPORTS: Final = 10_000_000
-"""Fees and rent in 24 hours of a grant that says nothing of them."""
+"""The limit of fees and rent in 24 hours for a grant that does not state one."""
 COSTS_WINDOW_MS: Final = DAY_MS
-"""The window of every grant's costs."""
+"""The window in which every grant limits costs."""
 MAX_UNITS: Final = 2**62
-"""Most units that a grant's number may mean; sums of columns stay below 2**63."""
+"""The maximum units of a number in a grant, so that sums of columns stay below 2**63."""
 
 
 class NewRecipient(StrEnum):
@@ -47,21 +47,21 @@ class NewRecipient(StrEnum):
 
 
 class Window(Struct, frozen=True, array_like=True):
-    """A limit of `most` units, or transactions, in the `length_ms` before any moment."""
+    """A limit of `most` units, or transactions, in any `length_ms` milliseconds."""
 
     length_ms: int
     most: int
 
 
 class AssetLimit(Struct, frozen=True):
-    """The amounts of one asset that may leave.
+    """The limits of one asset's amounts.
 
     Attributes:
         asset: `SOL`, a mint, or `ANY_ASSET`.
-        decimals: of the asset as they were when the grant was written; 6 for dollars.
-        windows: 1 to 4, the shortest first.
-        per_tx: most in one transaction, None if the windows are enough.
-        hold: more than this in one transaction waits for a person; None for never.
+        decimals: the asset's decimals when the grant was written; 6 for dollars.
+        windows: 1 to 4 windows, the shortest first.
+        per_tx: maximum in one transaction; None if only the windows limit it.
+        hold: a transaction of more than this waits for a person; None for never.
     """
 
     asset: str
@@ -72,22 +72,22 @@ class AssetLimit(Struct, frozen=True):
 
     @property
     def counted_as(self) -> str:
-        """The asset under which its charges are counted."""
+        """The asset under which the limit's charges are counted."""
         return USD if self.asset == ANY_ASSET else self.asset
 
 
 class Hours(Struct, frozen=True, array_like=True):
-    """A time of day in UTC, from `start` to before `end`, in minutes; it may pass midnight."""
+    """A daily period in UTC, from `start` to before `end`, in minutes; it may pass midnight."""
 
     start: int
     end: int
 
 
 class SwapBounds(Struct, frozen=True, rename="camel"):
-    """Bounds of a swap, narrower than the service's; None if a grant has none.
+    """A grant's bounds of a swap, narrower than the service's; None for no bound.
 
     Attributes:
-        into: mints that may be bought (`SOL` for SOL); empty for all.
+        into: mints that may be bought (`SOL` for SOL); empty for all mints.
     """
 
     slippage_bps: int | None = None
@@ -97,26 +97,26 @@ class SwapBounds(Struct, frozen=True, rename="camel"):
 
 ANYBODY: Final = "any"
 OWN: Final = "own"
-"""Recipients: wallets of this service."""
+"""The recipients that are wallets of this service."""
 
 
 class Grant(Struct, frozen=True):
-    """One permission of one principal.
+    """One permission that one principal has.
 
     Attributes:
-        id: of its content, unique within the principal: an equal grant is the same grant.
+        id: hash of the content, unique within the principal: an equal grant is the same grant.
         who: the principal, `agent:<id>`, `key:<id>`, `wallet:<id>`, `skill:<name>`,
             `plugin:<distribution>` or `site:<site>`.
-        may: operations; a grant to transfer covers funding too. A site's is paying alone.
-        approves: lets a key decide what is held for others.
-        wallet: id of the only wallet it holds for, None for all.
+        may: allowed operations; a grant to transfer covers funding too. A site's grant only pays.
+        approves: lets an API key decide other principals' held transactions.
+        wallet: id of the only wallet for which the grant is valid; None for all wallets.
         assets: asset or `ANY_ASSET` -> its limits.
-        to: `ANYBODY`, `OWN`, addresses, `@name` of the address book.
-        costs_lamports: network fees and rent in 24 hours.
-        rates: transactions, by window.
-        until_ms: it ends then; None for never.
-        via: sites, as `site:<site>`, for whose requests alone it pays; `may` is paying alone then.
-            Empty for all.
+        to: recipients: `ANYBODY`, `OWN`, addresses, `@name` of the address book.
+        costs_lamports: maximum network fees and rent in 24 hours.
+        rates: maximum number of transactions in each window.
+        until_ms: when the grant ends; None for never.
+        via: sites, as `site:<site>`: the grant pays only requests to these, and `may` is only
+            paying. Empty for all sites.
     """
 
     id: str
@@ -136,12 +136,12 @@ class Grant(Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        """The scope under which its charges are reserved."""
+        """The scope under which the grant's charges are reserved."""
         return f"{GRANT_SCOPE}{self.who}#{self.id}"
 
     def limits(self) -> Iterator[tuple[str, int, Window]]:
-        """Yield what each window counts (an asset, `USD`, `COSTS` or `RATE`), the decimals, and the
-        window; only windows that bound something."""
+        """Yield, for each limiting window, what it counts (an asset, `USD`, `COSTS` or `RATE`), the
+        decimals, and the window."""
         for limit in self.assets.values():
             for window in limit.windows:
                 yield limit.counted_as, limit.decimals, window
@@ -151,7 +151,7 @@ class Grant(Struct, frozen=True):
 
     @property
     def longest_ms(self) -> int:
-        """The length of its longest window."""
+        """The length of the grant's longest window."""
         return max(window.length_ms for _, _, window in self.limits())
 
 
@@ -161,21 +161,21 @@ def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) ->
 
 
 def stored_form(grant: Grant) -> dict[str, Any]:
-    """Return the grant as it is stored. Equal grants have equal forms: defaults are written, but
-    for that of `via`."""
+    """Return the grant's stored form. Equal grants have equal forms: all defaults are written,
+    except that of `via`."""
     stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(grant))
     stored["may"] = [operation.value for operation in Operation if operation in grant.may]
     stored["assets"] = [stored["assets"][asset] for asset in sorted_assets(grant.assets)]
     if grant.swap is not None:
         stored["swap"]["into"] = sorted_assets(grant.swap.into)
     if not grant.via:
-        # Left out if empty, so that grants from before the field keep their ids.
+        # An empty `via` is left out, so that grants from before the field keep their ids.
         del stored["via"]
     return stored
 
 
 def from_stored(stored: Mapping[str, Any]) -> Grant:
-    """Return the grant with this stored form; raises `KeyError` or `ValueError` if it is none."""
+    """Return the grant with this stored form; raises `KeyError` or `ValueError` for others."""
     assets = {each["asset"]: each for each in stored["assets"]}
     grant = msgspec.convert({**stored, "assets": assets}, Grant)
     if stored_form(grant) != stored:
@@ -185,7 +185,7 @@ def from_stored(stored: Mapping[str, Any]) -> Grant:
 
 
 def grant_id(grant: Grant) -> str:
-    """Return 16 hex digits of a hash of all the grant says, but for its own id."""
+    """Return 16 hex digits of a hash of all the grant's fields except its id."""
     content = {name: value for name, value in stored_form(grant).items() if name != "id"}
     return hashlib.sha256(jsontext.dumps(content, canonical=True).encode()).hexdigest()[:16]
 
@@ -203,22 +203,22 @@ class Case:
     """A transaction as grants judge it.
 
     Attributes:
-        wallet_id: whose money it is.
-        chain: every principal it needs, the wallet's first.
-        lines: what leaves, by its bytes.
-        costs_lamports: its network fee and rent, gross.
-        now_ms: every clock's time; hours and dates must hold by each.
-        swap: None if it is no swap.
-        is_admins: the admin requests it, so nothing is held for a person.
-        is_approved: a person approved exactly this.
+        wallet_id: the wallet whose money leaves.
+        chain: every principal that must allow it, the wallet first.
+        lines: what leaves, by the transaction's bytes.
+        costs_lamports: its network fee and rent, with no inflow subtracted.
+        now_ms: the time by every clock; hours and dates must hold by each clock.
+        swap: terms of the swap; None if the transaction is no swap.
+        is_admins: whether the admin requests it, so that nothing is held for a person.
+        is_approved: whether a person approved exactly this transaction.
         own: addresses in `lines` that are wallets of this service.
         paid: addresses in `lines` that this wallet has paid before.
-        lookalikes: a recipient -> one paid before that looks like it.
+        lookalikes: new recipient -> a similar address that was paid before.
         launched: mints in `lines` that this wallet launched.
-        listed: mints that the network's token list has; None if swaps may buy any.
-        book: name -> addresses.
-        dollars: for each line, micro-dollars it is worth or why that is not known; empty if no
-            grant in the chain needs it.
+        listed: mints in the network's token list; None if swaps may buy any mint.
+        book: name in the address book -> addresses.
+        dollars: each line's worth in micro-dollars, or why it is not known; empty if no grant in
+            the chain needs it.
     """
 
     wallet_id: str
@@ -240,7 +240,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Units that a transaction counts in a grant; `asset` is an asset, `USD` or `COSTS`."""
+    """Units that a transaction counts in a grant; `asset` may also be `USD` or `COSTS`."""
 
     scope: str
     asset: str
@@ -248,15 +248,15 @@ class Charge:
 
 
 class Reason(StrEnum):
-    """The reasons for which a line is refused or held: the keys of the table of sentences."""
+    """The reasons to refuse or hold a line; keys of the table of sentences."""
 
     NO_GRANT = "no_grant"
-    """The principal has none for this operation and asset."""
+    """The principal has no grant for this operation and asset."""
     DEFAULT = "default"
-    """Without grants a token may not leave like this."""
+    """A principal without grants may not let a token leave like this."""
     WALLET = "wallet"
     VIA = "via"
-    """The grant pays for requests to other sites."""
+    """The grant pays only for requests to other sites."""
     RECIPIENT = "recipient"
     NEW_RECIPIENT = "new_recipient"
     HOURS = "hours"
@@ -271,7 +271,7 @@ class Reason(StrEnum):
     DECIMALS = "decimals"
     PRICE = "price"
     ABOVE_HOLD = "above_hold"
-    """The line fits, and is more than the amount above which a person is asked."""
+    """The line fits, but exceeds the amount above which a person is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,20 +280,20 @@ class Finding:
 
     Attributes:
         who: the principal.
-        line: None if the reason is the costs or the rate of the whole transaction.
-        number: of the grant in its principal's list, from 1; None if no grant comes near.
-        limit: the limit that binds, in smallest units.
-        used: units of the limit used in the window, without this transaction.
+        line: the line; None if the reason is the whole transaction's costs or rate.
+        number: the grant's number in its principal's list, from 1; None if no grant comes near.
+        limit: the limit that was reached, in smallest units.
+        used: units used in the limit's window, without this transaction.
         requested: units that this transaction would add.
-        decimals: of `limit`, `used` and `requested`.
+        decimals: decimals of `limit`, `used` and `requested`.
         window_ms: length of the window.
         room_ms: when the window has room again; None if that is not known.
-        now_ms: when this was found; None if no time is said.
-        detail: further words: why a price is not known, the paid address that a new one looks
-            like, the hours or the date of the end in UTC, the wallet's id, the mint to buy, the
-            sites in words.
-        counted_as: what these three count: an asset, `USD`, `COSTS` or `RATE`; None for the line's
-            asset, basis points and decimals.
+        now_ms: the time of the finding; None if the sentence needs no time.
+        detail: further words for the sentence: why a price is not known, the paid address that a
+            new address looks like, the hours or the end date in UTC, the wallet's id, the mint to
+            buy, or the sites in words.
+        counted_as: what `limit`, `used` and `requested` count: an asset, `USD`, `COSTS` or `RATE`;
+            None for the line's asset, basis points and decimals.
     """
 
     why: Reason
@@ -318,8 +318,8 @@ class Decision:
     Attributes:
         is_judged: whether a grant or a default had something to judge.
         refused: None if nothing refuses it.
-        held: why it waits for a person; empty if it does not.
-        charges: to reserve if it is allowed or approved.
+        held: why the transaction waits for a person; empty if it does not wait.
+        charges: the charges to reserve if the transaction is allowed or approved.
     """
 
     is_judged: bool

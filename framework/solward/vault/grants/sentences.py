@@ -1,7 +1,7 @@
-"""The sentences of grants: why they refuse or ask, what is held, and what is left of a limit.
+"""The sentences of grants: why grants refuse or ask, what is held, and what a limit has left.
 
-Plain text of one line, for people and models alike. `operations.policies.grant_sentences` writes
-grants as sentences and reads them.
+Plain text of one line, for people and models alike. The module
+`operations.policies.grant_sentences` writes and reads grants as sentences.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NONE_OWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def finding_refusal(finding: Finding, names: Names) -> Refusal:
-    """Return why a principal's grants refuse a transaction, with the numbers of the sentence."""
+    """Return why a principal's grants refuse a transaction, with the numbers in the sentence."""
     said = _FINDINGS[finding.why](finding, _FindingWords(finding, names))
     return said if isinstance(said, Refusal) else Refusal(said)
 
@@ -58,7 +58,7 @@ def finding_sentence(finding: Finding, names: Names) -> str:
 
 
 def reason_sentence(finding: Finding, names: Names) -> str:
-    """Return why a person is asked, for a finding of `Decision.held`."""
+    """Return why a person is asked, for a finding in `Decision.held`."""
     if finding.why is Reason.NEW_RECIPIENT:
         grant = _FindingWords(finding, names).grant
         return f"{_somebody_new(finding)}; {grant} asks a person about such."
@@ -77,15 +77,15 @@ def hold_sentence(
     arrives: Sequence[Line] = (),
     digest: str = "",
 ) -> str:
-    """Return what waits for a person: which principal asks for what, and to whom.
+    """Return what waits for a person: which principal requests what, and for which recipient.
 
     Args:
-        intent: what was planned.
-        sites: principals of the chain that are sites.
-        own: address -> id, of recipients that are wallets of this service.
-        arrives: the least that must arrive, of each asset.
-        digest: SHA-256 of the whole request, if words alone cannot tell it from another: for a
-            plugin's instructions, and for the body of a request that is paid for.
+        intent: the declaration of the planned transaction.
+        sites: the principals of the chain that are sites.
+        own: address -> wallet id, for recipients that are wallets of this service.
+        arrives: the minimum amount of each asset that must arrive.
+        digest: SHA-256 of the whole request, if words alone cannot distinguish it from another: for
+            a plugin's instructions, and for the body of a paid request.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
     asked = joined(each) if each else "make a transaction that takes nothing but its costs"
@@ -107,11 +107,11 @@ def hold_sentence(
 
 @dataclass(frozen=True, slots=True)
 class _ActionText:
-    """The text for what a transaction of one type does, if its lines do not say it.
+    """The text for the effect of a transaction type whose lines do not state its effect.
 
     Attributes:
         text: with the record's details in braces.
-        fixed: names of the details that stay as they were shown until it is carried out.
+        fixed: names of the details that must not change between showing and carrying out.
     """
 
     text: str
@@ -157,26 +157,26 @@ _ACTS: Final[Mapping[str, _ActionText]] = {
     TransactionType.AIRDROP: _ActionText("ask the faucet for {amount} SOL", ("amount",)),
     TransactionType.PAYMENT: _ActionText("{asked} for {method} {url}", ("method", "url")),
 }
-# Most characters shown of a plugin's own words.
+# The maximum number of a plugin's own characters that are shown.
 _MOST_SAID: Final = 500
-# Hexadecimal digits of a digest: nobody makes two requests that have these in common by chance.
+# Hexadecimal digits of a digest: enough that two requests never share them by chance.
 _SHOWN_DIGITS: Final = 12
 
 
 def fixed_details(type_: str) -> tuple[str, ...]:
-    """Return the names of details that a transaction of this type must keep as they were shown."""
+    """Return the names of the details that must stay as shown in a transaction of this type."""
     act = _ACTS.get(type_)
     return () if act is None else act.fixed
 
 
 def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
-    """Return what a planned transaction does; `asked` says what leaves by its bytes."""
+    """Return what a planned transaction does; `asked` names the amounts that leave by its bytes."""
     act = _ACTS.get(intent.type)
     words = {name: _detail(name, each, names) for name, each in intent.details.items()}
     try:
         text = asked if act is None else act.text.format_map({**words, "asked": asked})
     except KeyError:
-        # A plan that failed early knows no more than what was asked for.
+        # A plan that failed early knows only what was asked for.
         text = asked
     if intent.type == TransactionType.OTHER and intent.may_close:
         text += f", which may close {joined(sorted(intent.may_close))}"
@@ -205,8 +205,8 @@ def left_sentence(
     Args:
         asset: a limit's asset, `USD`, `COSTS` or `RATE`, which has no decimals.
         used: smallest units, or transactions, in the window that ends now.
-        room_ms: when the next part of it leaves the window; None if nothing does.
-        now_ms: when it is said: `room_ms` gets its date if that is on another day.
+        room_ms: when the next part of `used` leaves the window; None if no part does.
+        now_ms: the current time; `room_ms` is written with its date if it is on another day.
     """
     n = _limit_numbers(
         asset,
@@ -231,10 +231,10 @@ class _FindingWords:
         grant: `grant 3 of agent scout`.
         gives: `grant 3 gives agent scout`.
         lets_not: `Grant 3 does not let agent scout`, before what it does.
-        does: what is asked for.
-        asset: the line's.
-        n: the numbers, of which `left` is said by some.
-        asked: `6 USDC`, `$6 of USDC`.
+        does: the action that is requested.
+        asset: the line's asset.
+        n: the numbers; only some sentences use its `left`.
+        asked: the requested amount, such as `6 USDC` or `$6 of USDC`.
     """
 
     def __init__(self, finding: Finding, names: Names) -> None:
@@ -262,7 +262,7 @@ class _FindingWords:
         self.asked = f"{self.n.asked}{of if self.n.unit is None else f' {self.n.unit}'}"
 
     def than(self, more: str) -> Refusal:
-        """Return the refusal of more than the whole limit of the grant, whatever was used."""
+        """Return the refusal of an amount above the grant's whole limit, whatever was used."""
         n = replace(self.n, left=None)
         return Refusal(f"{self.asked} is more than the {_most(n)}{more} that {self.gives}.", n)
 
@@ -375,7 +375,7 @@ def _limit_numbers(
     used: int | None = None,
     window_ms: int | None = None,
 ) -> RefusalNumbers:
-    """Return a limit's numbers as text, from smallest units, or transactions for `RATE`."""
+    """Return a limit's numbers as text, from smallest units (for `RATE`, transactions)."""
 
     def text(units: int | None) -> str | None:
         if units is None:
@@ -415,7 +415,7 @@ def _quantity(line: Line, names: Names) -> str:
 
 
 def _line(line: Line, names: Names, own_id: str | None) -> str:
-    """Return a line as `transfer 3 USDC to <address>`; `own_id` is that of a wallet it funds."""
+    """Return a line as `transfer 3 USDC to <address>`; `own_id` is the id of a wallet it funds."""
     amount = _quantity(line, names)
     doing = _doing(line, names, amount)
     if line.operation is Operation.FUND and own_id is not None:
@@ -449,7 +449,7 @@ def _to(line: Line | None) -> str:
 
 
 def _address(line: Line | None) -> str:
-    """Return the whole address of who receives, or `somebody`."""
+    """Return the recipient's whole address, or `somebody`."""
     return (line and (line.owner or line.account)) or "somebody"
 
 

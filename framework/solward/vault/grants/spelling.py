@@ -1,7 +1,7 @@
 """The spelling of amounts, windows, times, assets and names in grants' documents and sentences.
 
-In a sentence, a name that others chose (of an agent, key or wallet) is quoted, escaped and followed
-by the id, unless it is one plain ASCII word that nothing else is called. Addresses are whole.
+In a sentence, a name that others chose (for an agent, API key or wallet) is quoted, escaped and
+followed by the id, unless it is one plain ASCII word that names nothing else. Addresses are whole.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 APPROVE: Final = "approve"
-"""A word beside the operations in `may`: the key decides what is held for others."""
+"""A word allowed in `may` besides operations: the API key decides others' held transactions."""
 LONGEST_MS: Final = 30 * DAY_MS
 SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
-"""Operations whose recipient is named."""
-# A site pays nobody: it is paid.
+"""Operations whose sentence names the recipient."""
+# A site receives payments and makes none.
 BE_PAID: Final = "be paid"
 THROUGH: Final = ", through "
 ID_PATTERN: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
@@ -40,13 +40,13 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The meaning of the words in grants, as the service knows it at one moment.
+    """The meaning of the words in grants, as known to the service at one moment.
 
     Attributes:
-        tokens: the symbols of the network; no other symbol is one.
+        tokens: the network's token symbols; no other symbols are valid.
         rows: kind (`wallet`, `agent`, `key`, `schedule`, `plugin` or `skill`) -> id -> name; a site
-            is its own name. A distribution's and a skill's id is its name, as installed, or as
-            grants name it already.
+            is its own name. The id of a distribution or skill is its name, as installed or as
+            existing grants name it.
         mints: decimals of mints that `tokens` does not list.
         book: names of the address book, written without `@`.
     """
@@ -57,19 +57,19 @@ class Names:
     book: frozenset[str] = frozenset()
 
     def decimals(self, mint: str) -> int | None:
-        """Return the decimals of a listed mint, or of one in `mints`; None if it is not known."""
+        """Return the decimals of a listed mint or of a mint in `mints`; None if not known."""
         listed = known_decimals(mint)
         return self.mints.get(mint) if listed is None else listed
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """Return the id `text` if it is one, else all ids with that name."""
+        """Return the id `text` if `text` is an id, else all ids with the name `text`."""
         found = self.rows.get(kind, {})
         if text in found:
             return [text]
         return [each for each, name in found.items() if name == text]
 
     def name(self, kind: str, own_id: str) -> str | None:
-        """Return what people call it; None if it has no name beside its id."""
+        """Return the name that people gave to this id; None if there is no name."""
         name = self.rows.get(kind, {}).get(own_id)
         return None if name == own_id else name
 
@@ -79,9 +79,9 @@ class Names:
 
 
 def quoted(text: str) -> str:
-    """Return text by others in double quotes, on one line, so that it ends where the quote does.
+    """Return others' text in double quotes, on one line, so that it cannot go on after the quote.
 
-    Quotes, backslashes and what does not print (line ends, control, direction and zero-width
+    Quotes, backslashes and unprintable characters (line ends, control, direction and zero-width
     characters) are escaped as in JSON.
     """
     shown = (
@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
 
 
 def unit_name(asset: str, names: Names) -> str:
-    """Return `SOL`, the symbol of a listed mint, or the whole address of any other."""
+    """Return `SOL`, the symbol of a listed mint, or the whole address of any other mint."""
     if asset == SOL:
         return SOL
     symbol = names.tokens.symbol_of(asset)
@@ -114,7 +114,7 @@ def window_text(length_ms: int) -> str:
 
 
 def window_ms(text: str) -> int | None:
-    """Return the length of a window such as `24h`; None if it is not of `1m` to `30d`."""
+    """Return the length of a window such as `24h`; None if it is not within `1m` to `30d`."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         return None
@@ -129,7 +129,7 @@ def hours_text(hours: Hours) -> str:
 
 
 def time_text(ms: int) -> str:
-    """Return a time as `2026-12-31T00:00:00Z` (ISO 8601), with milliseconds only if it has some."""
+    """Return a time as `2026-12-31T00:00:00Z` (ISO 8601), with milliseconds only if not zero."""
     moment = _EPOCH + timedelta(milliseconds=ms)
     # `%Y` has no leading zeros on every machine.
     text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
@@ -139,12 +139,12 @@ def time_text(ms: int) -> str:
 def principal_name(who: str, names: Names) -> str:
     """Return a principal in words, such as `agent scout`."""
     kind, _, own_id = who.partition(":")
-    # A site needs no quotes: it has one spelling, in which nothing else can be said.
+    # A site needs no quotes: its one spelling cannot contain other text.
     return f"{kind} {own_id if who.startswith(SITE) else named(kind, own_id, names)}"
 
 
 def named(kind: str, own_id: str, names: Names) -> str:
-    """Return a name by others: plain if it is one word and means nobody else, else with the id."""
+    """Return a name chosen by others: plain if it is one unambiguous word, else with the id."""
     name = names.name(kind, own_id)
     if name is None or name == own_id:
         return plain(own_id)
@@ -154,12 +154,12 @@ def named(kind: str, own_id: str, names: Names) -> str:
 
 
 def plain(text: str) -> str:
-    """Return one plain ASCII word as it is, anything else quoted."""
+    """Return one plain ASCII word unchanged, and any other text quoted."""
     return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
 def asset_unit(asset: str, names: Names, count: int = 2) -> str:
-    """Return a unit: `USDC`, `SOL of fees and rent`, or for `RATE` `transactions` by `count`."""
+    """Return a unit: `USDC`, `SOL of fees and rent`, or for `RATE` `transaction(s)`."""
     if asset == RATE:
         return "transaction" if count == 1 else "transactions"
     return f"{SOL} of fees and rent" if asset == COSTS else unit_name(asset, names)

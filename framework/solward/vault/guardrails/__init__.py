@@ -1,1 +1,1 @@
-"""Judgement of a transaction before it is signed: pure, and the same for every caller."""
+"""Judges a transaction before it is signed; pure, and the same for every caller."""

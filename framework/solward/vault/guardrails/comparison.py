@@ -1,4 +1,4 @@
-"""The comparison of accounts before and after: changed control, and how much left and arrived."""
+"""Compares accounts before and after a transaction: changed control, and amounts in and out."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from solward.solana.tokens import (
 )
 from solward.vault.guardrails.simulation import View
 
-# Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
-# confidential transfer and its fee, interest-bearing and scaled display, metadata, groups. All
-# others are refused, unknown ones too; the operator can allow those of `_REGULATED` by mint.
+# Token-2022 mint extensions that cannot take, stop or tax a holding: close authority, confidential
+# transfer and its fee, interest-bearing and scaled display, metadata, groups. All others are
+# refused, unknown ones too; the operator can allow those in `_REGULATED` by mint.
 _SAFE_EXTENSIONS = frozenset({3, 4, 10, 16, 18, 19, 20, 21, 22, 23, 25})
 _DEFAULT_ACCOUNT_STATE = 6
 _INITIALIZED = b"\x01"
@@ -43,15 +43,15 @@ _EXTENSION_NAMES = {
     TRANSFER_HOOK: "a transfer hook",
     26: "a pause authority",
 }
-# Extensions by which an issuer reaches or stops other people's holdings. A hook is allowed only
-# while no program is set: a program gets accounts that must not meet the wallet's signature.
+# Extensions by which an issuer can take or stop others' holdings. A transfer hook is allowed only
+# while it has no program: a program gets accounts that must not meet the wallet's signature.
 _REGULATED = frozenset({TRANSFER_FEE, _DEFAULT_ACCOUNT_STATE, 12, TRANSFER_HOOK, 26})
 
 
 def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
-    """Add authority changes and closes seen in the account data, whatever caused them.
+    """Add the authority changes and closes in the account data, whatever caused them.
 
-    Tokens that move must be of a mint that lets nobody take, stop or tax them.
+    Tokens that move must have a mint that lets nobody take, stop or tax them.
     """
     for key in keys:
         if not key.writable:
@@ -87,7 +87,7 @@ def _check_mints(view: View) -> None:
 
 
 def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -> Iterator[str]:
-    """Yield each reason why tokens of a mint must not move, in words; nothing if they may.
+    """Yield each reason, in words, why tokens of a mint must not move; nothing if they may.
 
     Args:
         regulated: see `Policy.regulated_mints`.
@@ -95,7 +95,7 @@ def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -
     """
     for kind in _unsafe(mint):
         if kind == TRANSFER_FEE and leaves:
-            # The fee comes out of the units that leave, which all count.
+            # The transfer fee comes out of the leaving units, all of which count.
             continue
         may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
         if may_be_allowed and mint.address in regulated:
@@ -192,7 +192,7 @@ def _stake(view: View, address: str) -> None:
 
 @dataclass(slots=True)
 class Flows:
-    """Gross amounts of one transaction; see `TransactionEffects`."""
+    """The amounts of one transaction, with no inflow subtracted; see `TransactionEffects`."""
 
     lamports_out: int = 0
     rent_lamports: int = 0
@@ -203,7 +203,7 @@ class Flows:
 
 
 def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
-    """Sum what the decoded instructions move, and raise it to what the balances show."""
+    """Sum what the decoded instructions move, and raise the sums to what the balances show."""
     flows = Flows(lamports_out=view.lamports_out)
     foreign_rent = 0
     wrapped = 0
@@ -232,7 +232,7 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
         arrived = min(-units, tokens_arrived[mint])
         if arrived > 0 and mint != WRAPPED_SOL_MINT:
             flows.tokens_in[mint] = arrived
-    # What was wrapped in this transaction is in `lamports_out` already.
+    # SOL that was wrapped in this transaction is in `lamports_out` already.
     tokens_out[WRAPPED_SOL_MINT] = max(0, tokens_out[WRAPPED_SOL_MINT] - wrapped)
     flows.tokens_out = {mint: units for mint, units in sorted(tokens_out.items()) if units > 0}
 
@@ -246,8 +246,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
 
 
 def _rent_room(view: View, address: str, flows: Flows) -> int:
-    """Return the most lamports of a payment to `address` that are rent, at the ledger's price but
-    not above the one that bounds count; register the account as created."""
+    """Return the maximum lamports of a payment to `address` that are rent, at the ledger's price
+    but not above the price that bounds use; register the account as created."""
     per_byte = min(rent_per_byte(view.pre(RENT_SYSVAR)), MOST_RENT_PER_BYTE)
     before, after = view.pre(address), view.post(address)
     if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):
@@ -262,11 +262,11 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
         return max(0, rent_of(len(after.data), per_byte) - balance)
     entry = view.initialised.get(address)
     if after is None and entry is not None and entry[1] in (view.wallet, view.pocket):
-        # The account was created and closed again. `closed` refuses to close the wallet's to a
-        # stranger, and what a pocket's holds was counted when it was put in.
+        # The account was created and closed again. `closed` refuses to close the wallet's account
+        # to a stranger, and a pocket's contents were counted when they were put in.
         opened = mint_account(entry[0], view.pre(entry[0]))
         if opened is not None:
-            # The account is larger if the mint's extensions need one of their own in it.
+            # The account is larger if the mint's extensions require account extensions in it.
             size = associated_account_size(opened)
         elif entry[0] == WRAPPED_SOL_MINT:
             size = TOKEN_ACCOUNT_BYTES
@@ -285,7 +285,7 @@ def _decrease(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
             continue
         before, after = view.pre(key.address), view.post(key.address)
         ours = view.controls(before, key.address)
-        # The account counts even if control passes to someone else, which is refused elsewhere.
+        # The account counts even if control passes to somebody else, which is refused elsewhere.
         for sign, state in ((1, before if ours else None), (-1, after)):
             if state is not None and (ours or view.controls(state, key.address)):
                 lamports += sign * state.lamports

@@ -1,5 +1,5 @@
-"""A transaction's effects on a wallet: the bound from its bytes, and what a simulation and each
-known instruction show.
+"""Computes a transaction's effects on a wallet: the bound from its bytes, and the effects that a
+simulation and each known instruction show.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def analyse(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """Return what the simulation shows, with the bound from the bytes that limits count.
+    """Return what the simulation shows, with the bound from the bytes, which limits count.
 
-    If the bytes give no bound, `outflow` stays None and the reason is the first violation. Args and
-    raises as `simulated_effects`.
+    If the bytes give no bound, `outflow` stays None and the reason is the first violation. For
+    arguments and errors, see `simulated_effects`.
     """
     effects = simulated_effects(message, keys, simulation, wallet, managed, pocket, regulated_mints)
     try:
@@ -79,25 +79,25 @@ def simulated_effects(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """Return the gross effects of `message` on all that `wallet` controls, as simulated.
+    """Return the simulated effects of `message` on all that `wallet` controls, inflows apart.
 
-    They refuse early and explain; the state may change before the transaction lands.
+    These effects refuse early and explain refusals; the state may change before the landing.
 
     Args:
-        keys: from `resolve` of the same message.
-        simulation: of the same bytes; inner instructions complete.
-        managed: other required signers this service holds keys for; each must sign a transaction of
-            its own, so one here is a violation.
+        keys: result of `resolve` for the same message.
+        simulation: simulation of the same bytes, with all inner instructions.
+        managed: other required signers whose keys this service holds. Each must sign only its own
+            transactions, so such a signer is a violation.
         pocket: a key of the wallet that signs too.
         regulated_mints: see `View`.
 
     Raises:
-        UntrustedSimulation: inner instructions belong to no top-level instruction, or call
-            accounts the message does not have.
+        UntrustedSimulation: inner instructions belong to no top-level instruction, or use accounts
+            that the message does not have.
     """
     view = View(wallet, simulation, pocket, regulated_mints)
     every = list(_calls(message, keys, simulation))
-    # The wallet's signature gives these nothing, so the simulated states alone judge them.
+    # The wallet's signature gives these nothing, so only the simulated states judge them.
     foreign = _without(wallet, every)
     calls = [call for call in every if call.top not in foreign]
     decode(calls, view)
@@ -126,7 +126,7 @@ def simulated_effects(
 
 
 def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
-    """Return the top-level instructions without a decoder that do not name the wallet, by index."""
+    """Return the indexes of top-level instructions without a decoder and without the wallet."""
     return {
         call.top
         for call in calls
@@ -137,7 +137,7 @@ def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
 def _calls(
     message: AnyMessage, keys: Sequence[ResolvedKey], simulation: Simulation
 ) -> Iterator[Invocation]:
-    """Yield every instruction in the order of execution, inner ones after their caller."""
+    """Yield every instruction in the order of execution; inner instructions follow their caller."""
     names = [key.address for key in keys]
     known = set(names)
     for call in simulation.inner:
@@ -179,11 +179,11 @@ def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
 
 
 def decode(calls: Sequence[Invocation], view: View) -> None:
-    """Add what `calls` do to `view`.
+    """Add the effects of `calls` to `view`.
 
     An instruction that is malformed (its decoder raises `IndexError` or `ValueError`) or not
     understood is a violation. A program without a decoder, such as Memo, is judged by its calls and
-    changes; `worst_case` bounds what it can take.
+    changes; `worst_case` bounds the amounts that it can take.
     """
     flat: list[Invocation] = []
     for call in calls:
@@ -193,7 +193,7 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
             view.violate("program_allowlist", f"an instruction of {call.program}: {error}")
     tokens = [(call, _note_initialised) for call in flat if call.program in TOKEN_PROGRAMS]
     known = [(call, _DECODERS[call.program]) for call in flat if call.program in _DECODERS]
-    # Owners of new token accounts first: a transfer may come before its receiver is initialised.
+    # Owners of new token accounts first: a transfer may precede its receiver's initialisation.
     for call, step in (*tokens, *known):
         try:
             step(call, view)
@@ -254,14 +254,14 @@ def _create_account(view: View, funder: str, account: str, lamports: int) -> Non
 
 
 def _no_data_in_wallet(view: View, account: str) -> None:
-    # A system account with data can never again pay fees or send.
+    # A system account with data can never again pay fees or send SOL.
     if account == view.wallet:
         view.violate("authority_change", "the wallet itself would be turned into a data account")
 
 
 # SPL Token and Token-2022.
 
-# Discriminator -> index of the authority's account, for the kinds that need one.
+# Discriminator -> index of the authority's account, for instructions with an authority.
 _TOKEN_AUTHORITY_AT = {
     Token.TRANSFER: 2, Token.APPROVE: 2, 5: 1, Token.SET_AUTHORITY: 1, 7: 2, 8: 2, 9: 2, 10: 2,
     11: 2, Token.TRANSFER_CHECKED: 3, Token.APPROVE_CHECKED: 3, 14: 2, 15: 2,
@@ -276,7 +276,7 @@ _TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
 
 
 def _unbatched(call: Invocation) -> Iterator[Invocation]:
-    """Yield the instructions inside a `Batch` of a token program, or the instruction itself."""
+    """Yield the instructions inside a token program's `Batch`, or the instruction itself."""
     if not is_batch(call.program, call.data):
         yield call
         return
@@ -285,7 +285,7 @@ def _unbatched(call: Invocation) -> Iterator[Invocation]:
 
 
 def _note_initialised(call: Invocation, view: View) -> None:
-    """Note the (mint, owner) a token account is initialised with."""
+    """Note the (mint, owner) with which a token account is initialised."""
     kind = call.data[0] if call.data else -1
     if kind in _TOKEN_INITIALIZE_ACCOUNT:
         owner = call.accounts[2] if kind == 1 else key_at(call.data, 1)
@@ -333,7 +333,7 @@ def _decode_token(call: Invocation, view: View) -> None:
     ):
         _set_metadata_pointer(view, call)
     elif call.program == TOKEN_2022_PROGRAM and call.data == TOKEN_HARVEST_WITHHELD_TO_MINT:
-        # A pocket's account needs this before it can be closed.
+        # A pocket's account needs this instruction before it can be closed.
         pass
     elif kind not in _TOKEN_HARMLESS and kind not in _TOKEN_INITIALIZE_ACCOUNT:
         view.violate("program_allowlist", f"token instruction {kind} is not allowed")
@@ -361,7 +361,7 @@ def _set_token_authority(view: View, call: Invocation) -> None:
 
 
 def _set_metadata_pointer(view: View, call: Invocation) -> None:
-    # The authority that may move the pointer to other metadata; all zeros is nobody.
+    # The authority that may point to other metadata; all zeros mean nobody.
     if any(call.data[2:34]) and view.controls_mint(call.accounts[0]):
         view.change("metadata_pointer_authority", call.accounts[0], key_at(call.data, 2))
 
@@ -396,7 +396,7 @@ _STAKE_ROLES = {0: "staker", 1: "withdrawer"}
 
 def _decode_stake(call: Invocation, view: View) -> None:
     kind = int.from_bytes(call.data[:4], "little") if len(call.data) >= 4 else -1
-    # Sysvar accounts are optional; the others have one order.
+    # Sysvar accounts are optional; the other accounts have a fixed order.
     accounts = tuple(account for account in call.accounts if not account.startswith("Sysvar"))
     data = call.data
     if kind == Stake.INITIALIZE:
@@ -445,7 +445,7 @@ def _stake_role(data: bytes, start: int) -> str:
 
 
 def _decode_associated_token(call: Invocation, view: View) -> None:
-    """Refuse everything but creation; RecoverNested closes accounts."""
+    """Refuse everything except creation, because RecoverNested closes accounts."""
     if call.data not in ASSOCIATED_TOKEN_CREATIONS:
         view.violate("program_allowlist", "this Associated Token instruction is not allowed")
 

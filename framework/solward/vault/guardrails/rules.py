@@ -1,5 +1,5 @@
 """The built-in rules in order, their inputs (limits, usage and policy), the amounts that limits
-count, and the verdict: the first refusal ends it.
+count, and the verdict. The first refusal ends the evaluation.
 
 All amounts are integers of the smallest unit; addresses are base58 text.
 """
@@ -19,26 +19,26 @@ from solward.types.money import SOL_DECIMALS, amount_text
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.refusal import Refusal, RefusalNumbers
 
-# The setting that a refusal for costs tells people to change.
+# The setting that a refusal because of costs tells people to change.
 COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
 RATE_LIMIT: Final = "rate_limit"
 COSTS_RULE: Final = "costs_limit"
-# Violations of a payment's terms, which count even if other transactions landed in between.
+# Violations of a payment's terms. They count even if other transactions landed in between.
 PAYMENT_TERMS: Final = "payment_terms"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome: the rules evaluated in order, and the one that refused with its reason.
+    """The outcome: the evaluated rules in order, and the rule that refused with its reason.
 
     Attributes:
-        hold: why it waits for a person, if no rule refused.
-        retry_after_s: seconds after which it may be asked for again, if known.
-        numbers: the numbers in the reason of a built-in rule or of grants; None for a plugin's
-            rule and for a reason without numbers.
-        passing: whether a temporary failure refused it, and not the transaction itself.
-        cause: `RateReached` if a grant's rate refused.
+        hold: why the transaction waits for a person, if no rule refused.
+        retry_after_s: seconds after which the caller may ask again, if known.
+        numbers: the numbers in the reason, if a built-in rule or grants refused; None for a
+            plugin's rule or a reason without numbers.
+        passing: whether the cause of the refusal is a temporary failure, not the transaction.
+        cause: `RateReached` if a grant's rate refused the transaction.
     """
 
     applied: tuple[str, ...]
@@ -57,7 +57,7 @@ class Verdict:
 
 
 class PluginGuardrail(Protocol):
-    """A plugin's rule, which runs after the built-in ones and can only refuse or hold."""
+    """A plugin's rule, which runs after the built-in rules and can only refuse or hold."""
 
     @property
     def name(self) -> str:
@@ -72,12 +72,12 @@ class PluginGuardrail(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LimitRule:
-    """A rule that judges each scope by its own limits and usage.
+    """A rule that judges each scope by the scope's own limits and usage.
 
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
         check: the refusal, or None.
-        of_keys: True for API keys' scopes alone, False for all others, None for every scope.
+        of_keys: True to judge API keys' scopes only, False all other scopes, None every scope.
         needs_effects: skipped if nothing was simulated.
     """
 
@@ -89,7 +89,7 @@ class LimitRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """A rule that judges the transaction by the policy, once.
+    """A rule that judges each transaction once, by the policy.
 
     Attributes:
         name: as stored in a record's `guardrailsApplied`.
@@ -110,11 +110,11 @@ def judge(
 ) -> Verdict:
     """Evaluate the built-in rules in the order of `RULES`.
 
-    Every scope binds, so the strictest does. With `effects` None (not simulated yet, or an
-    airdrop the network makes) only the rules that judge a declaration run.
+    Every scope binds, so the strictest decides. If `effects` is None (not simulated yet, or an
+    airdrop that the network makes), only the rules that judge a declaration run.
 
     Args:
-        scopes: (`wallet:<id>` | `agent:<id>` | `key:<id>`, its limits, what it has used).
+        scopes: (`wallet:<id>` | `agent:<id>` | `key:<id>`, the scope's limits, its usage).
     """
     applied: list[str] = []
     seen = _NOTHING if effects is None else effects
@@ -148,18 +148,18 @@ def judge(
 _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
 
 
-# Limits count, and reservations hold, the larger of what is declared and what the bytes allow.
+# Limits count, and reservations take, the larger of the declared amount and the bytes' bound.
 
 
 def counted_lamports(intent: Intent, effects: TransactionEffects) -> int:
-    """Return the lamports that count against SOL limits, gross; fee and rent are costs."""
+    """Return the lamports that count against SOL limits, not fee and rent, which are costs."""
     outflow = effects.outflow
     possible = effects.lamports_out if outflow is None else outflow.lamports
     return max(intent.lamports_out, possible)
 
 
 def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, int]:
-    """Return mint -> units that count against per-mint limits, gross."""
+    """Return mint -> units that count against per-mint limits, with no inflow subtracted."""
     outflow = effects.outflow
     declared = intent.tokens_out
     possible = effects.tokens_out if outflow is None else outflow.tokens
@@ -170,19 +170,19 @@ def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, 
 
 
 def counted_costs(effects: TransactionEffects) -> int:
-    """Return the lamports of fee and rent that count against cost ceilings, gross."""
+    """Return the lamports of fee and rent that count against cost ceilings, inflows ignored."""
     if effects.outflow is None:
         return effects.fee_lamports + effects.rent_lamports
     return effects.outflow.costs
 
 
 def max_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Return the most lamports the wallet can lose to this transaction: amount, fee and rent."""
+    """Return the maximum lamports that the wallet can lose: amount, fee and rent."""
     return counted_lamports(intent, effects) + counted_costs(effects)
 
 
 def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Return the lamports that the wallet loses as simulated, for records; it is no limit."""
+    """Return the lamports that the wallet loses in the simulation: for records, not a limit."""
     return counted_lamports(intent, effects) + effects.fee_lamports + effects.rent_lamports
 
 
@@ -206,7 +206,7 @@ def _max_per_tx(
 def _rate_limit(
     _intent: Intent, _effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """Refuse if the scope used up its transactions of a sliding minute; blocked ones count none."""
+    """Refuse if the scope used up a sliding minute's transactions; blocked ones do not count."""
     most = limits.max_tx_per_minute
     if most is None or usage.tx_last_minute < most:
         return None
@@ -221,7 +221,7 @@ def _rate_limit(
 
 
 def _retry_after_s(usage: ScopeUsage) -> int | None:
-    """Return the seconds until the minute has room again, if known."""
+    """Return the seconds until the sliding minute has room again, if known."""
     # Rounded up: a caller that waits exactly this long must not be early.
     return None if usage.next_tx_ms is None else max(1, -(-usage.next_tx_ms // 1000))
 
@@ -229,7 +229,7 @@ def _retry_after_s(usage: ScopeUsage) -> int | None:
 def _spending_limit_check(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """Apply `_daily_limit` to API keys; one that may spend nothing signs nothing, not even fees."""
+    """Apply `_daily_limit` to API keys. A key that may spend nothing may not even pay fees."""
     # A transaction with an outflow needs the wallet's signature, even if another key pays the fee.
     if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
         n = RefusalNumbers(limit="0", unit=_SOL.name)
@@ -240,10 +240,10 @@ def _spending_limit_check(
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """Refuse to spend more SOL, or more of a mint, than the scope has left in a rolling 24 hours.
+    """Refuse more SOL, or more units of a mint, than the scope has left in a rolling 24 hours.
 
-    It is `daily_limit` for wallets and agents, and `spending_limit_check` for API keys, over all
-    wallets. A transaction that spends nothing passes.
+    The rule's name is `daily_limit` for wallets and agents, and `spending_limit_check` for API
+    keys, whose limit spans all wallets. A transaction that spends nothing passes.
     """
     counted = counted_lamports(intent, effects)
     if limits.daily_lamports is not None:
@@ -274,15 +274,15 @@ def _daily_limit(
 def _program_allowlist(
     _intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """Refuse instructions that name the wallet's key and whose worst case is not known.
+    """Refuse instructions that name the wallet's key and have no known worst case.
 
-    A program without a decoder never gets the key among its accounts.
+    A program without a decoder never gets the wallet's key among its accounts.
     """
     return _first_violation(effects, "program_allowlist")
 
 
 def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Refuse a transaction that goes to, through or under the control of a blocked address."""
+    """Refuse a transaction that pays, uses or gives control to a blocked address."""
     blocked = policy.blocked_addresses
     said = "address {} is blocked; here it is {}".format
     for address in sorted(blocked & (intent.destinations | {intent.wallet})):
@@ -297,7 +297,7 @@ def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy
 
 
 def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Refuse fees, rent and numbers of new accounts above their bounds, and undeclared rent."""
+    """Refuse undeclared rent, and fees, rent and numbers of new accounts above their bounds."""
     if effects.fee_lamports > policy.max_fee_lamports:
         n = _SOL.numbers(effects.fee_lamports, policy.max_fee_lamports)
         return Refusal(
@@ -339,8 +339,8 @@ def _simulated_effects(
 ) -> Refusal | None:
     """Refuse a transaction that takes more from the wallet than its intent declares.
 
-    Its bytes must not allow more. The simulation must not show more either, if it shows this
-    transaction alone.
+    The bytes must not allow more. The simulation must not show more either, if it shows only this
+    transaction's effects.
     """
     refused = _first_violation(effects, PAYMENT_TERMS)
     if refused is not None:
@@ -400,9 +400,9 @@ def _undeclared(intent: Intent, effects: TransactionEffects) -> Refusal | None:
 
 
 def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusal:
-    """Return the refusal of smallest units that would, or could, leave beyond those declared."""
+    """Return the refusal of units that would, or could, leave in excess of the declared units."""
     n = unit.numbers(leaving, declared)
-    # SOL takes a singular verb, tokens take a plural one.
+    # SOL needs a singular verb, tokens need a plural verb.
     allowed = f"{n.limit} {n.unit} is" if unit is _SOL else f"{n.limit} are"
     return Refusal(f"{n.asked} {n.unit} {would} leave the wallet, {allowed} declared", n)
 
@@ -410,7 +410,7 @@ def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusa
 def _authority_change(
     intent: Intent, effects: TransactionEffects, _policy: Policy
 ) -> Refusal | None:
-    """Refuse to give away control over the wallet or its accounts, but for declared revokes."""
+    """Refuse to give away control over the wallet or its accounts, except by declared revokes."""
     for change in effects.authority_changes:
         declared = (
             change.to is None and change.kind in _REVOCABLE and change.account in intent.may_revoke
@@ -444,7 +444,7 @@ def _costs_limit(
 
 
 def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Refuse a swap that moves the price too far; slippage is bounded where a swap is requested."""
+    """Refuse a swap that moves the price too far. Slippage is checked when a swap is requested."""
     impact, most = intent.price_impact_bps, policy.max_price_impact_bps
     if impact is None or impact <= most:
         return None
@@ -456,7 +456,7 @@ def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -
     )
 
 
-# Evaluated in this order.
+# The rules are evaluated in this order.
 BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     LimitRule("max_per_tx", _max_per_tx),
     LimitRule(RATE_LIMIT, _rate_limit),
@@ -474,12 +474,12 @@ RULES: Final = tuple(rule.name for rule in BUILT_IN)
 FREEZE_RULE: Final = "freeze"
 """The rule that `guardrailsApplied` names if the freeze switch refused."""
 CLOCK_RULE: Final = "clock"
-"""The rule that `guardrailsApplied` names if windows are too far behind to be counted in."""
+"""The rule that `guardrailsApplied` names if the clock of windows is too far behind."""
 OWN_RULES: Final = frozenset((*RULES, GRANTS_RULE, FREEZE_RULE, CLOCK_RULE))
-"""The names of all our own rules; no plugin's rule may have one of them."""
+"""The names of all built-in rules, which no plugin's rule may have."""
 
 
-# The words of refusals.
+# The texts of refusals.
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +491,7 @@ class _Unit:
     mint: str | None = None
 
     def amount(self, units: int) -> str:
-        """Return smallest units as whole SOL or tokens, or as they are if decimals are unknown."""
+        """Return smallest units as whole SOL or tokens; unchanged if the decimals are unknown."""
         return str(units) if self.decimals is None else amount_text(units, self.decimals)
 
     def numbers(self, asked: int, limit: int) -> RefusalNumbers:
@@ -526,14 +526,14 @@ def _listed(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLimits:
-    """The limits of one scope (`wallet:<id>`, `agent:<id>`, `key:<id>`); None is no limit.
+    """The limits of one scope (`wallet:<id>`, `agent:<id>`, `key:<id>`); None means no limit.
 
     Attributes:
-        max_lamports_per_tx: lamports in one transaction.
-        max_tx_per_minute: transactions in a sliding minute.
-        daily_lamports: lamports in a rolling 24 hours.
-        daily_tokens: mint -> units in a rolling 24 hours.
-        daily_costs_lamports: lamports of fees and rent in a rolling 24 hours.
+        max_lamports_per_tx: maximum lamports in one transaction.
+        max_tx_per_minute: maximum transactions in a sliding minute.
+        daily_lamports: maximum lamports in a rolling 24 hours.
+        daily_tokens: mint -> maximum units in a rolling 24 hours.
+        daily_costs_lamports: maximum lamports of fees and rent in a rolling 24 hours.
     """
 
     max_lamports_per_tx: int | None = None
@@ -548,8 +548,8 @@ class ScopeUsage:
     """The usage of one scope: transactions in a minute, amounts and costs in 24 hours.
 
     Attributes:
-        next_tx_ms: milliseconds until the minute has room again; None if it has room, or if that
-            is not known. Only the refusal's text uses it.
+        next_tx_ms: milliseconds until the minute has room again; None if it has room, or if the
+            time is not known. Only the refusal's text uses this.
     """
 
     tx_last_minute: int = 0
@@ -561,15 +561,15 @@ class ScopeUsage:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of rules that are not per scope; one set per process.
+    """The settings of rules that do not depend on the scope; one per process.
 
     Attributes:
-        blocked_addresses: addresses nothing may be sent to or signed with.
-        regulated_mints: mints that are moved though their issuer can take, stop or tax them.
-        max_fee_lamports: most network fee of one transaction.
-        max_rent_lamports: most rent of one transaction.
-        max_accounts_created: most accounts one transaction may create.
-        max_price_impact_bps: most that a swap may move the price, in basis points.
+        blocked_addresses: addresses that no transaction may pay or be signed with.
+        regulated_mints: mints that may move although their issuer can take, stop or tax them.
+        max_fee_lamports: maximum network fee of one transaction.
+        max_rent_lamports: maximum rent of one transaction.
+        max_accounts_created: maximum number of accounts that one transaction may create.
+        max_price_impact_bps: how far a swap may move the price, in basis points.
     """
 
     blocked_addresses: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""A simulated transaction: its inner instructions read from JSON, and one wallet's view of it.
+"""A simulated transaction: inner instructions read from JSON, and one wallet's view of it.
 
-RPC nodes answer inner instructions compiled, partially decoded or parsed; all become invocations
-with the raw data.
+RPC nodes return inner instructions in compiled, partially decoded or parsed form. All forms become
+invocations with the raw data.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _AUTHORITY_TYPES: Final = ("mintTokens", "freezeAccount", "accountOwner", "close
 
 
 class UntrustedSimulation(LedgerError):
-    """A simulation that lacks what judging needs, or has a form that is not understood."""
+    """Raised if a simulation lacks data that judging needs, or has an unknown form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One instruction as executed, top level or inner, with its accounts resolved.
+    """One executed instruction, top-level or inner, with its accounts resolved.
 
     Attributes:
-        program: base58 id of the program called.
+        program: base58 id of the called program.
         accounts: base58 addresses, in the instruction's order.
         data: the raw instruction data.
-        top: index of the top-level instruction it is, or runs inside.
-        inner: whether it runs inside.
+        top: index of the top-level instruction that it is or runs inside.
+        inner: whether it runs inside a top-level instruction.
     """
 
     program: str
@@ -61,15 +61,15 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The accounts before and after a simulated transaction, and what it called inside.
+    """The accounts before and after a simulated transaction, and its inner calls.
 
-    An account that does not exist (or has 0 lamports) is None; one that was not requested is
-    absent, which `analyse` refuses for every writable key of the transaction.
+    An account that does not exist (or has 0 lamports) is None. An account that was not requested is
+    absent; `analyse` refuses that for every writable key of the transaction.
 
     Attributes:
-        pre: address -> state before. Give every key of the transaction, readonly ones too, and the
-            Rent sysvar, without which rent is shown as high as bounds count it.
-        post: address -> state after; at least every writable key.
+        pre: address -> state before: every key of the transaction, readonly keys too, and the Rent
+            sysvar, without which rent is as high as in bounds.
+        post: address -> state after, of at least every writable key.
         inner: all inner instructions, in order (see `inner_from_json`).
     """
 
@@ -83,15 +83,15 @@ class View:
     """One wallet's view of a simulated transaction: who owns what, and the findings so far.
 
     Attributes:
-        pocket: a key of the wallet that signs too, if any.
-        regulated_mints: mints that the operator allows though their issuers reach or stop holdings.
+        pocket: a pocket's key of this wallet that also signs, if any.
+        regulated_mints: mints that the operator allows although issuers can take or stop holdings.
         initialised: token accounts initialised by the transaction -> (mint, owner).
-        paid: receiver -> lamports the wallet pays it, gross.
-        lamports_out: lamports leaving other accounts the wallet controls.
-        tokens_out: mint -> units leaving by instruction, gross.
-        moved: mints transferred from or to the wallet.
-        closed: the wallet's accounts that are closed -> who gets their lamports.
-        violations: (rule, reason) of what no declaration can allow.
+        paid: receiver -> lamports that the wallet pays, with no inflow subtracted.
+        lamports_out: lamports that leave other accounts under the wallet's control.
+        tokens_out: mint -> units that leave by instructions, with no inflow subtracted.
+        moved: mints that are transferred from or to the wallet.
+        closed: each closed account of the wallet -> the receiver of its lamports.
+        violations: (rule, reason) of each fact that no declaration can allow.
     """
 
     wallet: str
@@ -108,36 +108,37 @@ class View:
     violations: list[tuple[str, str]] = field(default_factory=list)
 
     def pre(self, address: str) -> Account | None:
-        """Return the account before; None when it did not exist (0 lamports is nothing)."""
+        """Return the account before; None if it did not exist or had 0 lamports."""
         state = self.simulation.pre.get(address)
         return state if state is not None and state.lamports > 0 else None
 
     def post(self, address: str) -> Account | None:
-        """Return the account after; None when it does not exist any more."""
+        """Return the account after; None if it does not exist any more."""
         state = self.simulation.post.get(address)
         return state if state is not None and state.lamports > 0 else None
 
     def violate(self, rule: str, reason: str) -> None:
-        """Add something that no declaration can allow."""
+        """Add a fact that no declaration can allow."""
         self.violations.append((rule, reason))
 
     def change(self, kind: str, account: str, to: str | None) -> None:
-        """Add control passing to `to`, unless that is the wallet itself."""
+        """Add a change of control to `to`, unless `to` is the wallet itself."""
         if to != self.wallet:
             self.changes[AuthorityChange(kind, account, to)] = None
 
     def pay(self, receiver: str, lamports: int) -> None:
-        """Add lamports moving from the wallet; to itself nothing moves."""
+        """Add lamports that move from the wallet; a payment to itself moves nothing."""
         if receiver != self.wallet:
             self.paid[receiver] += lamports
 
     def close(self, account: str, receiver: str) -> None:
-        """Add one of the wallet's accounts closing; a stranger as receiver outweighs any other."""
+        """Add one of the wallet's accounts that closes; a stranger as receiver replaces any
+        other."""
         if self.closed.get(account, self.wallet) == self.wallet:
             self.closed[account] = receiver
 
     def token(self, address: str) -> tuple[str, str] | None:
-        """Return (mint, owner) of a token account; the wallet wins if the account changes hands."""
+        """Return a token account's (mint, owner); the wallet if it is the owner before or after."""
         entries = [self.initialised[address]] if address in self.initialised else []
         for state in (self.pre(address), self.post(address)):
             account = token_account(state)
@@ -160,7 +161,8 @@ class View:
         return entry is not None and entry[1] == self.wallet
 
     def controls(self, state: Account | None, address: str) -> bool:
-        """Return whether `state` of `address` is the wallet's: its key, tokens, stake or nonce."""
+        """Return whether the account `state` of `address` is the wallet's: key, tokens, stake or
+        nonce."""
         if state is None:
             return False
         token = token_account(state)
@@ -175,8 +177,8 @@ class View:
     def holds_alone(self, state: Account | None, address: str) -> tuple[int, int]:
         """Return lamports and token units of `state` that nobody but the wallet can take.
 
-        A stake that is locked, or of which the wallet is only the staker, counts nothing. A token
-        account counts the units that no delegate may take, and lamports if no other may close it.
+        A stake counts nothing if it is locked or the wallet is only its staker. A token account
+        counts the units that no delegate may take, and its lamports if nobody else may close it.
         """
         if state is None or not self.controls(state, address):
             return 0, 0
@@ -193,7 +195,7 @@ class View:
         return state.lamports - taken, free
 
     def controls_mint(self, address: str) -> bool:
-        """Return whether the wallet may mint or freeze `address`, before or after."""
+        """Return whether the wallet may mint or freeze the mint `address`, before or after."""
         for state in (self.pre(address), self.post(address)):
             mint = mint_account(address, state)
             if mint and self.wallet in (mint.mint_authority, mint.freeze_authority):
@@ -204,12 +206,12 @@ class View:
 def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Invocation, ...]:
     """Return the calls in `innerInstructions` of `simulateTransaction`, accounts resolved.
 
-    Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and
-    the parsed form of the System, Token, Associated Token and Memo programs. The simulation must
-    request inner instructions, so null is no answer.
+    Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and the
+    parsed form of the System, Token, Associated Token and Memo programs. The simulation must
+    request inner instructions, so null is an error.
 
     Raises:
-        UntrustedSimulation: null, or anything that is not fully understood.
+        UntrustedSimulation: the value is null, or not fully understood.
     """
     if not isinstance(value, list):
         raise UntrustedSimulation("the simulation shows no inner instructions")
@@ -278,7 +280,7 @@ def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
 
 
 def _word(said: object) -> str:
-    """Return what a node said if it is one word, such as a name or an address; else `unknown`."""
+    """Return a node's text if it is one word, such as a name or an address; else `unknown`."""
     return said if isinstance(said, str) and _WORD.fullmatch(said) else "unknown"
 
 

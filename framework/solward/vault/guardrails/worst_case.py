@@ -1,11 +1,11 @@
-"""The most a transaction can take from a wallet: a pure function of the bytes that are signed.
+"""Computes the maximum that a transaction can take from a wallet; pure, from signed bytes alone.
 
 A program can use only the accounts listed in the instruction that calls it. So an instruction that
-does not list the wallet's key gets nothing from the wallet's signature, decoded or not; and one
-that lists it must be decoded, of an exact shape, with the key at a position whose meaning is known.
-No state is read: where it would matter, the bytes carry the check (a checked transfer states mint
-and decimals, CreateIdempotent checks the owner of an associated account, the Stake program compares
-authorities). Everything else is refused.
+does not list the wallet's key gets nothing from the wallet's signature, decoded or not. An
+instruction that lists the key must be decoded, have an exact shape, and have the key at a position
+whose meaning is known. No state is read: if state would matter, the bytes must contain the check (a
+checked transfer states mint and decimals, CreateIdempotent checks the owner of an associated
+account, the Stake program compares authorities). Everything else is refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 
 
 class NoBound(Exception):
-    """A transaction that the wallet's key must not sign; `rule` names the refusing guardrail."""
+    """Raised if the wallet's key must not sign; `rule` names the guardrail that refused."""
 
     def __init__(self, reason: str, rule: str = "program_allowlist") -> None:
         super().__init__(reason)
@@ -83,10 +83,10 @@ class NoBound(Exception):
 
 
 def worst_case(message: AnyMessage, wallet: str) -> Outflow:
-    """Return the most `message` can take from `wallet` whatever the ledger's state; pure.
+    """Return the maximum that `message` can take from `wallet` in any state of the ledger; pure.
 
     Raises:
-        NoBound: it may take more than its bytes say, or give control away.
+        NoBound: the message may take more than its bytes say, or give control away.
         MalformedTransaction: the message is not well formed.
     """
     check_message(message)
@@ -123,10 +123,10 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
 
 
 def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
-    """Return what `calls` take from `payer` by instructions of a known shape; pure.
+    """Return the lines that `calls` take from `payer` by instructions of a known shape; pure.
 
-    Unlike `worst_case` this is no bound: other instructions add nothing. It has lines of 0 units
-    for what only a pocket may sign: a transfer that states no mint, and an account that is emptied.
+    Unlike `worst_case`, this is no bound, because other instructions add nothing. Instructions for
+    pockets only give lines of 0 units: transfers without a mint, and emptied accounts.
     """
     bound = _Bound(payer, _created_mints(calls, payer), _created_stakes(calls, payer))
     for call in calls:
@@ -143,12 +143,12 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
     return bound.lines_with_owners()
 
 
-# The account's state decides what these take: all that it holds, or all beyond its rent.
+# The account's state decides what these instructions take: all of it, or all beyond its rent.
 _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCESS_LAMPORTS])})
 
 
 def _unwraps_untold(data: bytes) -> bool:
-    """Return whether it is an UnwrapLamports without an amount, or with bytes beyond it."""
+    """Return whether this is an UnwrapLamports without an amount, or with bytes after it."""
     return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
 
 
@@ -157,7 +157,7 @@ def _states_amount(data: bytes) -> bool:
 
 
 def _refuse_batch(call: Call) -> None:
-    """Refuse a malformed batch, whoever's it is; a well-formed one was replaced by its parts."""
+    """Refuse a malformed batch of anybody; a well-formed batch was replaced by its parts."""
     try:
         batch_parts(call.data, len(call.accounts))
     except MalformedTransaction as error:
@@ -166,7 +166,7 @@ def _refuse_batch(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One instruction that names the wallet, all its accounts static."""
+    """One instruction that names the wallet and has only static accounts."""
 
     program: str
     data: bytes
@@ -178,14 +178,14 @@ class _Call:
 
 @dataclass(slots=True)
 class _Bound:
-    """The sums of what the calls read so far can take.
+    """The maximum that the calls read so far can take.
 
     Attributes:
-        mints: created in this transaction at the wallet's cost -> the rent that their bytes imply.
-        stakes: created in this transaction for the wallet alone.
+        mints: mint created in this transaction at the wallet's cost -> the rent by its bytes.
+        stakes: stake accounts created in this transaction for the wallet alone.
         ensured: classic associated accounts of the wallet whose owner an earlier instruction
             checked.
-        owners: associated account -> its owner, of those that an instruction opens or checks.
+        owners: associated account that an instruction opens or checks -> its owner.
     """
 
     wallet: str
@@ -199,7 +199,7 @@ class _Bound:
     owners: dict[str, str] = field(default_factory=dict)
 
     def pay(self, receiver: str, lamports: int) -> None:
-        """Add SOL that leaves the wallet itself; wrapping its own counts too."""
+        """Add SOL that leaves the wallet itself; SOL that it wraps for itself counts too."""
         if receiver == self.wallet or not lamports:
             return
         self.lamports += lamports
@@ -214,8 +214,8 @@ class _Bound:
     def take(
         self, operation: Operation, mint: str, units: int, call: _Call, account: str | None = None
     ) -> None:
-        """Add units that a checked instruction takes; of a native mint they are lamports. Its data
-        ends in the decimals, which a transfer with a fee has before the fee."""
+        """Add units that a checked instruction takes; units of a native mint are lamports. The data
+        ends with the decimals; in a transfer with a fee, the fee follows them."""
         if not units:
             return
         decimals = call.data[10 if call.data[0] == Token.TRANSFER_FEE_EXTENSION else 9]
@@ -235,7 +235,7 @@ class _Bound:
         )
 
     def launch(self, mint: str) -> None:
-        """Add a line, once, for a mint of the wallet that is made, minted to it, or given up."""
+        """Add one line for a mint of the wallet that is created, minted to it, or given up."""
         line = Line(Operation.LAUNCH, mint, 0)
         if line not in self.lines:
             self.lines.append(line)
@@ -246,13 +246,13 @@ _Bounder: TypeAlias = Callable[[_Call, _Bound], None]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The one shape of an instruction that may name the wallet.
+    """The only shape in which an instruction may name the wallet.
 
     Attributes:
-        accounts: how many.
-        data: bytes of its data, None if `bound` checks them.
+        accounts: the number of accounts.
+        data: length of the data in bytes; None if `bound` checks it.
         wallet_at: the positions where the wallet's key may stand.
-        bound: adds what it can take; the wallet stands at one of `wallet_at`, or at several.
+        bound: adds what it can take; the wallet is at one or more positions in `wallet_at`.
     """
 
     accounts: int
@@ -342,10 +342,10 @@ def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
 
 
 def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
-    """Return the mints that `calls` create with the wallet as funder -> the rent by their bytes.
+    """Return each mint that `calls` create with the wallet as funder -> the rent by its bytes.
 
-    An account of a token program counts as a mint where a later instruction initialises it as
-    one; the bytes of a metadata that is written into it grow it.
+    An account of a token program counts as a mint if a later instruction initialises it as a mint.
+    Metadata that is written into it makes it larger.
     """
     space: dict[str, tuple[str, int]] = {}
     mints: dict[str, int] = {}
@@ -367,7 +367,7 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
 
 def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:
     """Return the stake accounts that `calls` create without a lockup and with the wallet as funder,
-    staker and withdrawer; nobody else can take anything out of one."""
+    staker and withdrawer. Nobody else can take anything out of such an account."""
     created: set[str] = set()
     stakes: set[str] = set()
     alone = bytes(Pubkey.from_string(wallet)) * 2 + _NO_LOCKUP
@@ -395,7 +395,7 @@ def _wrapped_account(wallet: str) -> str:
 
 
 def _creation(data: bytes) -> tuple[str, int] | None:
-    """Return (owner program, bytes) of a CreateAccount, with a seed or without; else None."""
+    """Return (owner program, bytes) of a CreateAccount, with or without a seed; else None."""
     number = _number(data)
     if number == System.CREATE_ACCOUNT and len(data) == 52:
         at = 12
@@ -432,7 +432,7 @@ def _transfer_checked(call: _Call, bound: _Bound) -> None:
     # A transfer to the same account checks its balance and moves nothing.
     if source == destination:
         return
-    # Under Token-2022 a transfer fee, a hook or a pause may be in the way, so the whole counts.
+    # Under Token-2022 a transfer fee, a hook or a pause may interfere, so the whole amount counts.
     if call.program == TOKEN_PROGRAM and _is_own(destination, mint, call, bound):
         return
     bound.take(Operation.TRANSFER, mint, call.u64(1), call, destination)
@@ -457,11 +457,11 @@ def _mint_to_checked(call: _Call, bound: _Bound) -> None:
 
 
 def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
-    """Return whether `account` is the wallet's associated account and surely still belongs to it.
+    """Return whether `account` is the wallet's associated account and certainly still its own.
 
-    A classic one may have been given away, so an earlier CreateIdempotent must check its owner.
-    Revoke is no such check, because it takes the delegate's signature too. The owner of a
-    Token-2022 one is immutable.
+    A classic account may have been given away, so an earlier CreateIdempotent must check its owner.
+    Revoke is no such check, because it accepts the delegate's signature too. A Token-2022 account's
+    owner is immutable.
     """
     if account != associated_address(bound.wallet, mint, call.program):
         return False
@@ -500,7 +500,7 @@ def _unwrap(call: _Call, bound: _Bound) -> None:
 
 def _set_authority(call: _Call, bound: _Bound) -> None:
     kind = call.data[1] if len(call.data) > 1 else -1
-    # What follows an absent option is not read.
+    # The data after an absent option is not read.
     to_nobody = len(call.data) in (3, 35) and call.data[2] == 0
     to_wallet = len(call.data) == 35 and call.data[2] == 1 and key_at(call.data, 3) == bound.wallet
     if kind not in _GIVEN_UP or not (to_nobody or to_wallet):
@@ -555,21 +555,21 @@ _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
         **{data: _Form(6, len(data), (0, 2), _open_associated) for data in ASSOCIATED_TOKEN_CREATE},
     },
     STAKE_PROGRAM: {
-        # The program demands equal authorities of the accounts that these move between.
+        # The program requires equal authorities for the accounts between which these move SOL.
         Stake.DELEGATE: _Form(6, 4, (5,), _nothing),
         Stake.DEACTIVATE: _Form(3, 4, (2,), _nothing),
         Stake.SPLIT: _Form(3, 12, (2,), _nothing),
         Stake.MERGE: _Form(5, 4, (4,), _nothing),
         Stake.MOVE_STAKE: _Form(3, 12, (2,), _nothing),
         Stake.MOVE_LAMPORTS: _Form(3, 12, (2,), _nothing),
-        # A sixth account would be a lockup's custodian.
+        # A sixth account would be the custodian of a lockup.
         Stake.WITHDRAW: _Form(5, 12, (1, 4), _withdraw),
     },
     TOKEN_PROGRAM: _TOKEN_FORMS,
     TOKEN_2022_PROGRAM: _TOKEN_FORMS,
 }
 
-# Instructions that hand authority over, refused by the rule for that.
+# Instructions that give away authority, refused by the rule for authority changes.
 _AUTHORITIES: Final[Mapping[str, frozenset[_Kind]]] = {
     SYSTEM_PROGRAM: frozenset(
         {
@@ -618,7 +618,7 @@ def _name(program: str) -> str:
 
 
 def _check_config(config: TransactionConfig) -> None:
-    """Refuse a message of version 1 without its limits: what is not set is 0 (SIMD-0385)."""
+    """Refuse a message of version 1 without limits: a limit that is not set is 0 (SIMD-0385)."""
     for name, limit in (
         ("compute units", config.compute_unit_limit),
         ("bytes of loaded accounts", config.loaded_accounts_data_size_limit),
