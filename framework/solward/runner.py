@@ -1,4 +1,4 @@
-"""The runner of agents' cycles and schedules' runs that are due in this process."""
+"""The runner that starts agents' cycles and schedules' runs in this process when they are due."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solward.context import AgentView
 from solward.support.tasks import end
 from solward.vault.money.request import Actor
 
-# Longest wait before the runner looks again, because the clock may be set meanwhile.
+# The longest wait before the runner looks for due runs again, because the clock may be set.
 LONGEST_WAIT_S = 30.0
 
 T = TypeVar("T")
@@ -41,20 +41,20 @@ def no_hook(key: str, phase: object) -> None:
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
     """Return the first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
 
-    It counts from when a run was due, not from when it ran, so that delays do not add up. Times
-    that passed while it ran are skipped.
+    The time counts from when a run was due, not from when it ran, so that delays do not add up.
+    Times that passed during the run are skipped.
     """
     pauses = max(1, (now_ms - due_ms) // pause_ms + 1)
     return due_ms + pauses * pause_ms
 
 
 class Runner(Generic[T]):
-    """Starts a run of each thing when it is due, never two of one thing at once.
+    """Starts a run for each key when it is due, never two runs for one key at once.
 
     Args:
         name: names the runs in logs and tasks.
-        concurrency: most runs at one time; the others wait in order of due time.
-        close_wait_s: seconds that runs have to end before `close` cancels them.
+        concurrency: the maximum number of simultaneous runs; the others wait in order of due time.
+        close_wait_s: the seconds in which runs must end before `close` cancels them.
     """
 
     def __init__(self, name: str, concurrency: int, close_wait_s: float = 0.0) -> None:
@@ -70,14 +70,14 @@ class Runner(Generic[T]):
         raise NotImplementedError
 
     async def look(self) -> float:
-        """Take a turn; raises nothing but a cancellation."""
+        """Call `turn` and log its errors; only a cancellation is raised."""
         return await self.turn()
 
     def start(self) -> None:
-        """Begin to look for due runs."""
+        """Start the task that looks for due runs."""
         if self._loop is None:
-            # An empty context, so that the request that starts it does not appear in the logs and
-            # traces of all later runs.
+            # The context is empty, so that the request that calls `start` does not appear in the
+            # logs and traces of all later runs.
             self._loop = asyncio.create_task(
                 self._work(), name=self._name, context=contextvars.Context()
             )
@@ -87,12 +87,12 @@ class Runner(Generic[T]):
         self._wake.set()
 
     async def settled(self) -> None:
-        """Wait until no run is going on here."""
+        """Wait until no run is active in this process."""
         while self._running:
             await asyncio.wait(set(self._running.values()))
 
     async def close(self) -> None:
-        """Begin no more runs; cancel those that do not end within `close_wait_s`."""
+        """Stop starting runs, and cancel those that do not end within `close_wait_s`."""
         if self._loop is not None:
             await end([self._loop])
         tasks = set(self._running.values())
@@ -113,7 +113,7 @@ class Runner(Generic[T]):
         task.add_done_callback(functools.partial(self._ended, key))
 
     def _ended(self, key: str, task: asyncio.Task[T]) -> None:
-        """Look again, now that a run of the thing `key` has ended."""
+        """Look for due runs again after the run of `key` has ended."""
         del self._running[key]
         self.wake()
 

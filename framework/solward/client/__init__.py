@@ -1,4 +1,4 @@
-"""A typed client of a running service, asynchronous, over its REST interface.
+"""A typed, asynchronous client of a running service, over its REST interface.
 
     async with SolwardClient("http://127.0.0.1:3001", token) as client:
         wallet = await client.wallets.find("treasury")

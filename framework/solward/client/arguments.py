@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})", re.ASCII
 
 
 def segment(value: str, field: str) -> str:
-    """Return an id as part of a path; raises `InvalidRequest` if it would change the path."""
+    """Return an id as a segment of a path; raise `InvalidRequest` if it would change the path."""
     if not isinstance(value, str) or not value or value in (".", ".."):
         raise InvalidRequest(f"{field} must be an id")
     return quote(value, safe="")
@@ -51,7 +51,7 @@ def base_url(url: str) -> str:
 
 
 def authorization(token: str) -> list[tuple[bytes, bytes]]:
-    """Return the token's header; raises `InvalidRequest`, without the token."""
+    """Return the header with the token; raises `InvalidRequest`, whose text omits the token."""
     # httpx would quote the token in its error.
     if not token.isprintable() or token != token.strip():
         raise InvalidRequest("token must be printable, without spaces around it")
@@ -59,7 +59,7 @@ def authorization(token: str) -> list[tuple[bytes, bytes]]:
 
 
 def idempotency_key(key: str | None) -> str:
-    """Return a valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
+    """Return the given Idempotency-Key if valid, or a new one for None; raises `InvalidRequest`."""
     if key is None:
         return str(uuid.uuid4())
     if not is_idempotency_key(key):
@@ -71,8 +71,8 @@ def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
     """Return an amount as a JSON number.
 
     Raises:
-        TypeError: it is a float, or no number.
-        InvalidRequest: the text is no plain decimal number, or it is not finite.
+        TypeError: the amount is a float, or not a number.
+        InvalidRequest: the text is not a plain decimal number, or the number is not finite.
     """
     if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
         raise TypeError(
@@ -91,12 +91,12 @@ def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
 
 
 def optional_number(value: Amount | None, field: str = "amount") -> Decimal | int | None:
-    """Return `exact_number` of an amount, or None, for which the service uses its default."""
+    """Return `exact_number` of an amount; None stays None, and the service uses its default."""
     return None if value is None else exact_number(value, field)
 
 
 def moment_text(value: datetime | str | None, field: str) -> str | None:
-    """Return a time as text; raises `InvalidRequest` if it has no zone."""
+    """Return a time as text; raises `InvalidRequest` if the time has no time zone."""
     if not isinstance(value, datetime):
         return value
     if value.tzinfo is None:
@@ -117,7 +117,7 @@ def refuse_floats(value: Any, field: str) -> None:
 
 
 def without_floats(value: Any) -> Any:
-    """Return a model's options with floats as Decimal; they are no money, so floats are allowed."""
+    """Return a model's options with each float as a Decimal; options may have floats."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, Mapping):
@@ -126,11 +126,11 @@ def without_floats(value: Any) -> Any:
 
 
 def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
-    """Return the body of a request without fields that are None: the service has defaults.
+    """Return a request's body; fields that are None are omitted, and the service uses its defaults.
 
     Raises:
         TypeError: an amount is a float.
-        InvalidRequest: an amount is no number, or a time has no zone.
+        InvalidRequest: an amount is not a number, or a time has no time zone.
     """
     sent = {each.json: _sent(each, given[each.name]) for each in fields_of(kind)}
     return {name: value for name, value in sent.items() if value is not None}
@@ -151,7 +151,7 @@ def _sent(field: Field, value: Any) -> Any:
             return without_floats(value)
         case Texts() | GrantList():
             if isinstance(value, str):
-                # A string is a sequence, too, whose items would be its letters.
+                # A string is a sequence too, and its items would be its letters.
                 raise InvalidRequest(f"{field.name} must be a list")
             return None if value is None else [*value]
         case _:

@@ -1,4 +1,4 @@
-"""`SolwardClient`: a running service, typed; with its parts `agents`, `policy` and
+"""`SolwardClient`, the typed client of a running service, and its parts `agents`, `policy` and
 `plugin_state`."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SILENCE_S = 45.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 2.0
 _LARGEST_PAGE = 500
-# A model may think long before its first word; the provider's deadline bounds it.
+# A model may think for long before its first word; only the provider's deadline limits this wait.
 _CHAT_SILENCE_S = 300.0
 
 
@@ -53,23 +53,23 @@ class Agents(AgentRequests):
     """Agents: create, start, stop, chat, and read their decisions and memory."""
 
     async def find(self, name_or_id: str) -> Agent:
-        """Return the agent with this id, or the only one of this name or beginning of an id.
+        """Return the agent with this id, or the only agent with this name or beginning of its id.
 
         Raises:
-            NotFoundError: there is none.
-            AmbiguousName: there are several.
+            NotFoundError: there is no such agent.
+            AmbiguousName: several agents match.
         """
         return find_one("agent", name_or_id, await self.list())
 
     async def chat(self, agent_id: str, message: str) -> str:
-        """Write to a running agent; its whole answer."""
+        """Write to a running agent and return its whole answer."""
         timeout_s = max(self._http.timeout_s, _CHAT_SILENCE_S)
         path, body = f"/agents/{segment(agent_id, 'agent_id')}/chat", {"message": message}
         answer = await self._http.send("POST", path, body, timeout_s)
         return self._http.read(lambda raw: str(raw["response"]), answer)
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """Write to a running agent; its answer as it arrives.
+        """Write to a running agent and yield its answer as it arrives.
 
         Raises:
             ServerError: the model failed midway.
@@ -90,14 +90,14 @@ class Agents(AgentRequests):
 
 
 class PluginState(PluginStateRequests):
-    """Settings of skills and entries of plugins; needs the admin secret."""
+    """The settings of skills and the entries that plugins store; needs the admin secret."""
 
     async def set(self, skill: str, name: str, value: Any) -> SettingState:
-        """Set a setting, from the skill's next call on; null is a value where its schema says so.
+        """Set a skill's setting, from its next call on; None sets null if the schema allows it.
 
         Raises:
             NotFoundError: no loaded skill has this name.
-            BadRequest: it declares no such setting, or the value does not fit.
+            BadRequest: the skill declares no such setting, or the value does not fit.
         """
         now: SettingState = await self._ask(SET, skill, name, fields={"value": value})
         return now
@@ -109,16 +109,16 @@ class Policies(PolicyRequests):
     async def put(
         self, principal: str, grants: Grants | None, *, version: int | None = None
     ) -> PrincipalGrants:
-        """Put one principal, such as `agent:scout`, under exactly these grants.
+        """Replace the grants of one principal, such as `agent:scout`.
 
         Args:
-            grants: none of them: it only reads; None takes it out of grants.
-            version: of the policy that the change was written for; None for any.
+            grants: if empty, the principal may only read; None removes it from grants.
+            version: the version of the policy that the change was written for; None for any.
 
         Raises:
-            NotFoundError: nobody has this id or name.
-            BadRequest: naming the path of what is wrong.
-            Conflict: another version is in force.
+            NotFoundError: no principal has this id or name.
+            BadRequest: a grant is wrong; the message names its path.
+            Conflict: the policy has another version now.
         """
         fields = {"grants": None if grants is None else [*grants]} | json_fields(version=version)
         now: PrincipalGrants = await self._ask(REPLACE_GRANTS, principal, fields=fields)
@@ -126,11 +126,11 @@ class Policies(PolicyRequests):
 
 
 class SolwardClient(ServiceRequests):
-    """A client of one service; use it in an `async with` block, from one event loop.
+    """A client of one service. Use it in an `async with` block, and from one event loop only.
 
     Attributes:
         wallets, transactions, contacts, payments, agents, schedules, keys, admins, policy, holds,
-            plugin_state: the calls of each resource; `help(client.wallets)` says what they take.
+            plugin_state: each resource's calls; `help(client.wallets)` describes their arguments.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:3001`.
@@ -166,10 +166,10 @@ class SolwardClient(ServiceRequests):
 
     @classmethod
     def from_settings(cls, settings: Settings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
-        """Return the client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`.
+        """Return a client of the service at `SOLWARD_API_URL` that sends `SOLWARD_API_KEY`.
 
         Raises:
-            ConfigError: a `.env` names the service, and the key is from elsewhere.
+            ConfigError: the URL is from a `.env` file, and the key is from elsewhere.
         """
         return cls(*settings.client_target, timeout_s=timeout_s)
 
@@ -197,13 +197,13 @@ class SolwardClient(ServiceRequests):
         await self._http.close()
 
     async def quote(self, body: Mapping[str, Any]) -> SwapQuote:
-        """Quote a swap at this moment's prices; `body` has the fields of the swap's route."""
+        """Quote a swap at current prices; `body` has the fields of the swap's route."""
         return self._http.read(SwapQuote.of, await self._http.send("POST", "/quote", body))
 
     async def audit_entries(
         self, only: AuditFilter, before: int | None = None
     ) -> AsyncGenerator[AuditEntry, None]:
-        """Yield every entry that fits, newest first, page by page."""
+        """Yield every audit entry that matches, newest first, and fetch them page by page."""
         while True:
             page = await self.audit(**asdict(only), limit=_LARGEST_PAGE, before=before)
             for entry in page.entries:
@@ -217,16 +217,17 @@ class SolwardClient(ServiceRequests):
     ) -> AsyncGenerator[Event, None]:
         """Yield events from now on, or after the event numbered `after`; 0 replays everything.
 
-        Reconnects where it left off, without gap or duplicate, until it is closed.
+        Until it is closed, it reconnects after the last event, without gap or duplicate.
 
         Args:
-            types: the kinds to receive (docs/reference/events.md); all of them where it is empty.
+            types: the kinds of events to receive (docs/reference/events.md); all kinds if empty.
 
         Raises:
             Unreachable: the service did not answer at the beginning.
             ApiError: the service refused.
         """
-        # Read first, so that a reconnect before the first event has a number to resume after.
+        # The current number is read first, so that a reconnect before the first event can resume
+        # after it.
         newest = (await self.audit(limit=1)).entries
         if after is None:
             after = newest[0].seq if newest else 0

@@ -20,10 +20,10 @@
             │                          `transaction_id`, `retry_after_s`
             └── ServerError       any other 5xx
 
-These statuses are the contract's. A service with `ERROR_STATUS=semantic` may answer with others;
-its header `Solward-Contract-Status` then has the contract's, so that the class is the same.
+These are the statuses of the contract. With `ERROR_STATUS=semantic` the service may answer with
+others; its header `Solward-Contract-Status` then has the contract's, which chooses the class.
 
-None of them holds the token.
+No error contains the token.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class ClientError(SolwardError):
     """The base of the errors that a call can raise.
 
     Attributes:
-        idempotency_key: of a money call whose result is not known, else None. The same call with
-            this key returns it, and pays at most once. An answer without the service's
-            `Solward-Api` header, as a gateway sends one, tells no result.
+        idempotency_key: the key of a money call whose result is not known, else None. The same call
+            with this key returns the result, and pays at most once. An answer without the header
+            `Solward-Api` comes from a gateway, which does not know the result.
     """
 
     idempotency_key: str | None = None
 
 
 class Unreachable(ClientError):
-    """There was no answer."""
+    """The service did not answer."""
 
 
 class BadAnswer(ClientError):
-    """The answer is not a Solward service's of this version, such as a gateway's page."""
+    """The answer is not from a Solward service of this version; a gateway may have sent it."""
 
 
 class AmbiguousName(ClientError):
@@ -67,16 +67,16 @@ class AmbiguousName(ClientError):
 
 
 class Held(ClientError):
-    """A person is asked before the transaction is made; nothing was sent, and `str()` says why.
+    """A person must approve the transaction first; nothing was sent, and `str()` says why.
 
-    The same call with this `idempotency_key` tells what became of it, and pays at most once; once
-    the hold's `repeats` says so, it is that call that makes it.
+    The same call with this `idempotency_key` returns the transaction's state, and pays at most
+    once. If the hold's `repeats` is true, only that call makes the transaction, after the approval.
 
     Attributes:
         hold_id: see `SolwardClient.holds`.
-        state: `held`, or `approved` and not carried out yet.
-        expires_at: until when it may be approved.
-        approve_at: the dashboard's page on which a person decides.
+        state: `held`, or `approved` if the transaction is approved and not carried out yet.
+        expires_at: the time until which the hold may be approved.
+        approve_at: the URL of the dashboard's page on which a person decides.
         raw: the answer's JSON.
     """
 
@@ -94,16 +94,16 @@ class Held(ClientError):
 
 
 class BadSignature(ClientError):
-    """A delivery of the approvals' webhook is not to be believed: not signed, or not just now."""
+    """A webhook's delivery is not signed with the secret, or was not signed just now."""
 
 
 class ApiError(ClientError):
     """The service answered with an error; `str()` is its text.
 
     Attributes:
-        status: of the answer.
-        rule: of a transaction that a guardrail blocked, the guardrail; else None.
-        transaction_id: of a transaction that was blocked or failed, its record; else None.
+        status: the answer's HTTP status.
+        rule: the guardrail that blocked the transaction, else None.
+        transaction_id: the id of the blocked or failed transaction's record, else None.
         retry_after_s: seconds after which the call may succeed, if the service says so.
     """
 
@@ -125,7 +125,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """No token, an unknown one, or one that is not the admin's."""
+    """The token is missing or unknown, or the call needs the admin's token."""
 
 
 class Forbidden(ApiError):
@@ -137,8 +137,8 @@ class NotFoundError(ApiError):
 
 
 class Conflict(ApiError):
-    """The first request with this Idempotency-Key had not ended after the whole timeout; or the
-    policy was changed, or the hold has ended, in between."""
+    """The first request with this Idempotency-Key still ran after the whole timeout; or the policy
+    was changed, or the hold ended, in the meantime."""
 
 
 class RateLimited(ApiError):
@@ -168,8 +168,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
-    """Return the error of an answer."""
-    # For the contract's other statuses the answer's own status gives the same class.
+    """Return the exception for an error answer."""
+    # Each other status of the contract has the same class as the answer's own status.
     error = _kind(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)(status, message)
     rule = headers.get(RULE_HEADER)
     error.rule = None if rule is None else unquote(rule)
@@ -179,7 +179,7 @@ def error_of(status: int, message: str, headers: Mapping[str, str], money: bool)
 
 
 def seconds(header: str | None) -> float | None:
-    """Return the time of a `Retry-After`: this service never sends a date."""
+    """Return the seconds of a `Retry-After` header; this service never sends a date in it."""
     if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
         return None
     return float(header)

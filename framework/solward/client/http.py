@@ -1,5 +1,5 @@
-"""Requests to the service: the token, exact JSON, errors, retries; server-sent events; and the base
-of the client's parts, which asks for declared calls."""
+"""HTTP requests to the service, with retries and server-sent events, and the base class of the
+client's parts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # Errors of a request that HTTP cannot send: another try would fail too.
 _UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
-# Only these end a line: `str.splitlines` would cut texts at U+2028 or U+0085 too.
+# Only these characters end a line; `str.splitlines` would also cut texts at U+2028 or U+0085.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -72,7 +72,7 @@ class _Request:
 
 
 class Http:
-    """Calls of one service with one token."""
+    """The HTTP connection to one service with one token."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Http:
             base_url=self.url + PREFIX,
             headers=authorization(token),
             transport=transport,
-            # A given transport has its own settings of TLS.
+            # A transport that the caller passes has its own TLS settings.
             verify=tls_context(trust_env=False) if transport is None else True,
             trust_env=False,
             follow_redirects=False,
@@ -101,7 +101,7 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Send a GET request, again if the connection breaks, and return the answer."""
+        """Send a GET request and return the answer; repeat the request if the connection breaks."""
         request = _request("GET", path, query or {})
         response, _ = await self._response(request, self.timeout_s)
         return self._answer(response)
@@ -114,7 +114,7 @@ class Http:
         timeout_s: float | None = None,
         query: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Change something; never retried."""
+        """Send a request that changes something; it is never retried."""
         request = _request(method, path, query or {}, body)
         try:
             response = await self._client.send(self._built(request, timeout_s or self.timeout_s))
@@ -131,19 +131,19 @@ class Http:
         *,
         dry_run: bool = False,
     ) -> T:
-        """Move money; retried with the same Idempotency-Key, so that it happens once.
+        """Send a request that moves money; retries have its Idempotency-Key, so it is made once.
 
         Args:
-            kind: makes the result of the answer's JSON.
+            kind: converts the answer's JSON to the result.
 
         Raises:
-            Refused: the service blocked it, or it failed.
-            Held: a person is asked first.
+            Refused: the service blocked the transaction, or the transaction failed.
+            Held: a person must approve the transaction first.
             Unreachable: no answer came.
-            BadAnswer, ServerError: what was answered is not the service's.
-            Conflict: its first request did not end within the timeout.
+            BadAnswer, ServerError: the answer is not from the service.
+            Conflict: the first request with the key did not end within the timeout.
 
-        Where it may have been made all the same, the error has the key.
+        If the transaction may have been made in spite of the error, the error has the key.
         """
         if dry_run:
             trial = _request("POST", path, {"dryRun": "true"}, body)
@@ -196,7 +196,7 @@ class Http:
 
     @asynccontextmanager
     async def _streamed(self, request: _Request, silence_s: float) -> AsyncIterator[httpx.Response]:
-        """Yield an answer of status 200, to be read as it arrives; any other one is raised."""
+        """Yield an answer of status 200, to be read as it arrives; raise any other answer."""
         try:
             response = await self._client.send(self._built(request, silence_s), stream=True)
             try:
@@ -210,8 +210,8 @@ class Http:
             self._unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
-        """Return an answer as a model; raises `BadAnswer` if fields of the model are missing,
-        with the `key` of a money call."""
+        """Return an answer as a model. If the answer lacks fields of the model, raise `BadAnswer`,
+        which has the `key` of a money call."""
         try:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -228,7 +228,7 @@ class Http:
     async def _response(
         self, request: _Request, within_s: float, key: str | None = None, *, sent: bool = False
     ) -> tuple[httpx.Response, bool]:
-        """Return the answer, and whether the request may have arrived before, once `sent`."""
+        """Return the answer, and whether an earlier try of the request may have arrived."""
         deadline = time.monotonic() + within_s
         tries = 0
         while True:
@@ -260,8 +260,8 @@ class Http:
         """Return the JSON of an answer.
 
         Args:
-            key: of a money call.
-            sent: whether an earlier try may have made it, of which a refusal says nothing.
+            key: the Idempotency-Key of a money call.
+            sent: whether an earlier try may have made the transaction, even if this one is refused.
         """
         status = response.status_code
         try:
@@ -288,7 +288,8 @@ class Http:
         error = error_of(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
-        # The service refuses with other statuses, so a gateway may have lost its answer.
+        # The service refuses with other statuses, so this is a gateway, which may have lost the
+        # service's answer.
         is_foreign = not is_own or type(error) in (ApiError, ServerError)
         if is_foreign or (sent and not isinstance(error, Refused)):
             error = error_of(status, text + _fate(key), response.headers, is_judged)
@@ -327,14 +328,14 @@ class _InFlight(Exception):
 def read_answer(text: str | bytes) -> Any:
     """Return the JSON that the service answered; raises `ValueError`.
 
-    What stands between may have written it. A value that came as deep as a request may have it, or
-    with NUL, stands within what is answered.
+    A gateway may have written the answer, so it is not trusted. It may contain a value of a
+    request, which adds the request's depth to its own and may have NUL.
     """
     return jsontext.read(text, has_nul=True, deepest=2 * jsontext.MAX_DEPTH)
 
 
 def _fate(key: str | None) -> str:
-    """Return the end of an error's text, for a money call of unknown result."""
+    """Return the text that ends the error of a money call whose result is not known."""
     if key is None:
         return ""
     return (
@@ -369,7 +370,7 @@ def _request(
 
 
 def _text(value: Any) -> str:
-    """Return a value as a query has it."""
+    """Return a value as the text of a query parameter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -381,7 +382,7 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event; `id` is None if it has none."""
+    """One server-sent event; `id` is None if it has no id."""
 
     id: str | None
     event: str
@@ -389,7 +390,7 @@ class ServerSentEvent:
 
 
 class EventParser:
-    """Parses a stream in the WHATWG's format from chunks of any size.
+    """Parses a stream of server-sent events (WHATWG's format) from chunks of any size.
 
     Comments are skipped, and so is an incomplete event at the end.
     """
@@ -401,7 +402,7 @@ class EventParser:
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """Return the events completed by these bytes."""
         text = self._rest + chunk
-        # A carriage return at the end may be the first half of a line end.
+        # A carriage return at a chunk's end may be the first half of a line end.
         pending = b"\r" if text.endswith(b"\r") else b""
         *lines, rest = _LINE_END.split(text.removesuffix(pending))
         self._rest = rest + pending
@@ -430,10 +431,10 @@ class RequestMaker:
         self._http = http
 
     async def _ask(self, call: Call[Any], *parts: str, **given: Any) -> Any:
-        """Return the answer of a call: a tuple for a list, JSON if it has no class.
+        """Send a declared call; return its answer: a tuple for a list, JSON if it has no class.
 
         Args:
-            parts: of its path, in their order.
+            parts: the variable parts of the call's path, in order.
             given: the fields of its request.
         """
         kind: Any = dict if call.answer is None or call.is_raw else call.answer.of
@@ -462,7 +463,7 @@ class RequestMaker:
 
 
 def asks(call: Call[Any]) -> Callable[[F], F]:
-    """Make the method of a declared call from a signature and a docstring.
+    """Return a decorator that makes the method of a declared call from a signature and a docstring.
 
     The signature names the parts of the call's path and the fields of its request. So
     `@asks(REVOKE_KEY)` over `async def revoke(self, key_id: str) -> Revoked` makes

@@ -63,10 +63,10 @@ async def until_done(
     idempotency_key: str | None = None,
     **fields: Any,
 ) -> list[Transaction]:
-    """Repeat an operation that works in parts until its record says that nothing is left.
+    """Repeat an operation that works in parts, such as `reclaim_rent`, until nothing is left to do.
 
-    It also ends if a record is not confirmed, or has no less left than the one before. The key is
-    the first call's: a repeated first call takes nothing twice."""
+    It also ends if a record is not confirmed, or if `left` did not decrease. Only the first call
+    has the key, so that repeating it does nothing twice."""
     made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
     before = None
     while made[-1].status == "confirmed" and (left := made[-1].details.get("left")):
@@ -77,7 +77,7 @@ async def until_done(
     return made
 
 
-# A shorter prefix of an id is likely to be a typo.
+# A shorter text is likely to be a typo, not the beginning of an id.
 MIN_ID_PREFIX = 4
 # A text in the form of an address is never looked up as a name.
 ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
@@ -96,22 +96,22 @@ class Wallets(WalletRequests, Operations[Transaction]):
         self.dry_run: Operations[Trial] = Operations(self._try)
 
     async def list(self, limit: int | None = None, before: str | None = None) -> tuple[Wallet, ...]:
-        """Return every wallet this token may see, oldest first.
+        """Return every wallet that this token may see, oldest first.
 
-        With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
-        older ones.
+        With `limit` or `before`, return a page of wallets, newest first. `before` is a wallet's id;
+        only older wallets are returned.
         """
         asked = self._ask(LIST_WALLETS, limit=limit, before=before, created_by=True)
         found: tuple[Wallet, ...] = await asked
         return found
 
     async def find(self, name_or_id: str) -> Wallet:
-        """Return the wallet with this id or address, or the only one of this name or beginning of
-        an id; of several, the one that no API key made.
+        """Return the wallet with this id or address, or the only wallet whose name is, or whose id
+        begins with, this text. Of several, it is the only one not made by an API key.
 
         Raises:
-            NotFoundError: there is none.
-            AmbiguousName: there are several.
+            NotFoundError: there is no such wallet.
+            AmbiguousName: several wallets match.
         """
         return find_one(
             "wallet",
@@ -144,7 +144,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
 
         Raises:
             BadRequest: the parameters are invalid, or the skill refused.
-            Refused: a guardrail blocked its transaction, or it failed.
+            Refused: a guardrail blocked the skill's transaction, or the transaction failed.
         """
         path = f"{_path(wallet_id, 'skills')}/{segment(name, 'name')}"
         return await self._http.pay(_result, path, params or {}, idempotency_key)
@@ -161,15 +161,15 @@ class Wallets(WalletRequests, Operations[Transaction]):
         protocol: str | None = None,
         idempotency_key: str | None = None,
     ) -> PaidAnswer:
-        """Make a request over HTTP, and pay if its site asks: at most `max` (`0.05 USDC`), by
-        `protocol` if one is named. Retries never pay twice.
+        """Make an HTTP request, and pay at most `max` (`0.05 USDC`) if its site asks for it, by
+        `protocol` if given. Retries never pay twice.
 
         Raises:
-            BadRequest: a field is wrong, or nothing that the site offers may be paid.
-            Refused: a guardrail blocked the payment, or it failed.
-            Held: a person is asked; once approved, the same call with the error's
-                `idempotency_key` gets what became of it.
-            Unreachable: what became of it is not known; the error has the key.
+            BadRequest: a field is wrong, or none of the site's offers may be paid.
+            Refused: a guardrail blocked the payment, or the payment failed.
+            Held: a person must approve it; after that, the same call with the error's
+                `idempotency_key` returns the result.
+            Unreachable: the payment's result is not known; the error has the key.
         """
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
         # The query, not the body, asks for a dry run.
@@ -188,14 +188,15 @@ class Wallets(WalletRequests, Operations[Transaction]):
         max: str | None = None,  # noqa: A002 - the field's own name
         protocol: str | None = None,
     ) -> PaymentQuote:
-        """Return what `pay` would pay now: the service makes the request without a payment."""
+        """Return the payment that `pay` would make now; the site gets the request, and no
+        payment."""
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
         fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
-        """Make a dry run of a money route by its name, such as `launch-token`."""
+        """Make a dry run of the money route with this name, such as `launch-token`."""
         return await self._try(wallet_id, segment(route, "route"), body, None)
 
     async def _make(
@@ -224,22 +225,22 @@ class Transactions(TransactionRequests):
         before: str | None = None,
         only: TransactionFilter | None = None,
     ) -> tuple[Transaction, ...]:
-        """List records, newest first; `before` is the id of a record and gives older ones.
+        """List records, newest first; with `before`, the id of a record, only older ones.
 
         Args:
-            only: those that fit; the service looks at a bounded number of records a page, so
-                this asks for pages until there are `limit`.
+            only: the filter. The service searches a bounded number of records for each page, so
+                this requests pages until it has `limit` records.
         """
         return await _records(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
-        """Return one page of the records that fit, and the id at which the next one begins."""
+        """Return a page of the records that match, and the id at which the next page begins."""
         return await _page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
-        """Yield all that fit as CSV (docs/reference/rest.md), newest first, in pieces."""
+        """Yield all records that match as pieces of CSV (docs/reference/rest.md), newest first."""
         query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
         async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:
@@ -278,11 +279,11 @@ def find_one(
     also: Callable[[N], str] | None = None,
     maker: Callable[[N], str | None] = lambda _: None,
 ) -> N:
-    """Return the item with this id or unique text (`also`), or the only one of this name.
+    """Return the item with this id or unique text (`also`), or the only item with this name.
 
-    Whoever may make an item chooses its name, so a name never takes the place of another's id,
-    address or beginning of an id. Where several fit, those that API keys made (`maker`) are left
-    out: no name that a key gives stands in the operator's way.
+    The maker of an item chooses its name, so the id, address or id's beginning of another item goes
+    before a name. If several items match, those that API keys made (`maker`) are ignored, so that
+    no key can block the operator by choosing a name.
 
     Raises:
         NotFoundError, AmbiguousName.

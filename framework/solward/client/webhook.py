@@ -1,6 +1,6 @@
 """Functions for receivers of webhooks: check a delivery, sign a decision.
 
-It needs no connection and no token: the secret is `APPROVAL_WEBHOOK_SECRET` of the service, or
+They need no connection and no token, only the service's `APPROVAL_WEBHOOK_SECRET` or
 `ALERT_WEBHOOK_SECRET`.
 """
 
@@ -37,16 +37,16 @@ _NONCE_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Answer):
-    """A webhook's delivery whose signature was checked.
+    """A delivery to the approvals' webhook, with a checked signature.
 
     Attributes:
         id: the same in every try of one delivery; a receiver that has seen it ignores it.
-        event: `hold:created`, or how the hold went on, such as `hold:denied`.
-        by: who did it: `admin`, `key:<id>`, `webhook`, or `service`.
-        hold: the hold as `GET /api/v1/holds` shows it. Its texts may quote strangers: show them as
-            text, never as markup.
-        dashboard_url: where a person decides on the dashboard.
-        decision_url: where a signed decision is sent.
+        event: `hold:created`, or a later event of the hold, such as `hold:denied`.
+        by: who caused the event: `admin`, `key:<id>`, `webhook`, or `service`.
+        hold: the hold as `GET /api/v1/holds` returns it. Its texts may quote third parties: display
+            them as plain text, never as markup.
+        dashboard_url: the dashboard's page on which a person decides.
+        decision_url: the URL that accepts a signed decision.
         sent_at: when this try was signed.
         raw: the whole body.
     """
@@ -62,15 +62,15 @@ class Delivery(Answer):
 
 @dataclass(frozen=True, slots=True)
 class AlertDelivery(Answer):
-    """Alerts that the service told, once their signature was checked.
+    """A delivery to the alerts' webhook, with a checked signature.
 
     Attributes:
         id: the same in every try of one delivery; a receiver that has seen it ignores it.
-        alerts: `{name, count, firstAt, lastAt}` each, and what it is about, such as `walletId`,
-            `rule`, `principal` and `detail`, the latest one's text. It may quote strangers: show it
-            as text, never as markup.
-        left_out: how many more there were than `alerts` has room for.
-        dashboard_url: where a person looks.
+        alerts: each has `{name, count, firstAt, lastAt}` and its subject, such as `walletId`,
+            `rule` or `principal`. `detail`, the latest text, may quote third parties: display it as
+            plain text, never as markup.
+        left_out: the number of further alerts, for which `alerts` has no room.
+        dashboard_url: the dashboard's page for these alerts.
         sent_at: when this try was signed.
         raw: the whole body.
     """
@@ -84,7 +84,7 @@ class AlertDelivery(Answer):
 
 @dataclass(frozen=True, slots=True)
 class SignedDecision:
-    """A decision as it is sent, once: one that is sent again needs a signature of its own."""
+    """A signed decision, to be sent once. To send the decision again, sign it again."""
 
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
@@ -97,12 +97,12 @@ def verify_delivery(
     *,
     clock: Callable[[], float] = time.time,
 ) -> Delivery:
-    """Return the delivery in a request, if the service signed it just now.
+    """Return the delivery in a request if the service signed it just now.
 
     Args:
         secret: the webhook's.
-        headers: of the request, their names in any case.
-        body: the bytes as they were received.
+        headers: the request's headers, their names in any case.
+        body: the request's body, unchanged.
         clock: the time of the receiver in Unix seconds.
 
     Raises:
@@ -119,7 +119,7 @@ def verify_alerts(
     *,
     clock: Callable[[], float] = time.time,
 ) -> AlertDelivery:
-    """Return the alerts in a request, if the service signed it now; arguments as `verify_delivery`.
+    """Return the alerts in a request; the arguments are those of `verify_delivery`.
 
     Raises:
         BadSignature: the secret did not sign this, or more than 300 s from now.
@@ -137,18 +137,18 @@ def sign_decision(
     *,
     clock: Callable[[], float] = time.time,
 ) -> SignedDecision:
-    """Return the request that decides a hold: its headers and its body, for `decision_url`.
+    """Return the headers and the body of a request to `decision_url` that decides a hold.
 
-    It counts for 300 s and once. Where no answer came, sign again: a hold is decided once anyhow.
+    It is valid once, for 300 s. If no answer came, sign again: a hold is decided at most once.
 
     Args:
         secret: the webhook's.
-        hold_id: the hold's id; the signature decides no other.
-        note: why, for the audit log.
+        hold_id: the hold's id; the signature is valid for this hold only.
+        note: the reason, for the audit log.
         clock: the time of the receiver in Unix seconds.
 
     Raises:
-        InvalidRequest: naming the argument.
+        InvalidRequest: an argument is wrong; the message names it.
     """
     _check_secret(secret)
     if decision not in ("approve", "deny"):
@@ -181,7 +181,7 @@ def _delivered(
     )
     seconds = seconds_of(timestamp)
     expected = delivery_signature(secret, timestamp, delivery_id, body)
-    # An id with a colon would move the beginning of the body.
+    # A colon in the id would shift where the body begins in the signed text.
     if seconds is None or not is_nonce(delivery_id) or not is_signature(given, expected):
         raise BadSignature("The delivery is not signed with this secret")
     if abs(clock() - seconds) > WINDOW_S:
