@@ -106,8 +106,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         return found
 
     async def find(self, name_or_id: str) -> Wallet:
-        """Return the wallet with this id or address, or the only wallet whose name is, or whose id
-        begins with, this text. Of several, it is the only one not made by an API key.
+        """Return the wallet with this id or address, or the only one with this name or beginning of
+        its id; of several, the only one that no API key made.
 
         Raises:
             NotFoundError: there is no such wallet.

@@ -1,1 +1,1 @@
-"""The words that plugin authors and the service share: records, errors, effects, specs."""
+"""The types that plugins and the service share: records, errors, effects, declarations."""

@@ -1,9 +1,9 @@
-"""The address book: the address that a name means, and the owner that an address has or only
-resembles. One pure rule for REST, CLI, MCP and dashboard.
+"""The address book. It finds the address that a name means, and the known address that another one
+resembles. REST, CLI, MCP and dashboard share it.
 
-People compare the ends of an address. Whoever wants to be paid in another's place makes a key with
-the same ends and sends the wallet a little, so that its address stands in the history for somebody
-to copy ("address poisoning").
+People compare only the ends of an address. In "address poisoning", an attacker makes a key whose
+address has the ends of a known recipient's, and sends the wallet a small amount. Somebody may then
+copy the attacker's address from the history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_NAME: Final = "external-wallet"
 """What a wallet is called that was made without a name."""
 SHOWN: Final = 4
 """First and last characters of an address that people compare."""
-# The most names that an input suggests, because each is sent to the browser.
+# The maximum number of names that an input suggests, because each is sent to the browser.
 _MOST_SUGGESTED: Final = 500
 
 
@@ -44,7 +44,7 @@ class OwnWallet(NamedAddress, Protocol):
 
 
 class KnownAddress(NamedTuple):
-    """A `NamedAddress` that is listed nowhere."""
+    """A named address that is not from a list of the service."""
 
     address: str
     name: str
@@ -52,13 +52,14 @@ class KnownAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddressBook:
-    """The names of addresses: those that an admin may type, and those that people read.
+    """The names that an admin may type for addresses, and the names displayed for addresses.
 
     Attributes:
         names: name -> the addresses that have it.
         ids: id of a wallet -> its address.
-        called: address -> `wallet savings`, a contact's name, or `@vendors` of a group.
-        ends: ends of such an address -> the first that has them.
+        called: address -> the name to display: `wallet savings`, a contact's, or a group's
+            `@vendors`.
+        ends: first and last characters of a known address -> the first address that has them.
     """
 
     names: Mapping[str, Set[str]] = field(default_factory=dict)
@@ -70,12 +71,12 @@ class AddressBook:
     def from_lists(
         cls, wallets: Iterable[OwnWallet] = (), contacts: Iterable[NamedAddress] = ()
     ) -> AddressBook:
-        """Make the book from the service's lists. A wallet that an API key made is typed by its
-        id alone and never shares a contact's name: the key's holder chose its name, which must not
-        decide whom the operator pays.
+        """Make the book from the service's lists. A wallet made by an API key can be typed only by
+        its id, and its name never competes with a contact's: the key's holder chose that name,
+        which must not decide whom the operator pays.
 
         Args:
-            contacts: the address book, of which a member of a group is called `@name`.
+            contacts: the stored address book; a member of a group is called `@name`.
         """
         names: dict[str, set[str]] = defaultdict(set)
         ids: dict[str, str] = {}
@@ -94,18 +95,18 @@ class AddressBook:
 
     @property
     def suggested(self) -> list[str]:
-        """Names in their order, the first of them if there are many."""
+        """The names to suggest, in order; only the first ones if there are many."""
         return sorted(self.names)[:_MOST_SUGGESTED]
 
     def address(self, text: str, called: str = "recipient") -> str:
-        """Return the address that a text is or means. An address or an id means itself, even if it
-        is also a name.
+        """Return the address that a text is or names. If the text is an address or a wallet's id,
+        it is never read as a name.
 
         Args:
-            called: the field, for the error.
+            called: the field's name in the error.
 
         Raises:
-            InvalidRequest: nobody is called that, or several are.
+            InvalidRequest: no address or several addresses have this name.
         """
         if is_address(text):
             return text
@@ -123,8 +124,8 @@ class AddressBook:
         return next(iter(found))
 
     def taken_for(self, address: str) -> KnownAddress | None:
-        """Return the known address that an unnamed one resembles: another one with the same first
-        and last `SHOWN` characters, in any case."""
+        """Return the known address that an unnamed address resembles: it has the same first and
+        last `SHOWN` characters, ignoring case."""
         other = None if address in self.called else self.ends.get(_ends(address))
         return None if other is None else KnownAddress(other, self.called[other])
 

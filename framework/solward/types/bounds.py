@@ -1,5 +1,5 @@
-"""Bounds of the values between plugins and the service. The fields of their types carry these,
-and both ends of a plugin host's channel check them."""
+"""Bounds of the values that plugins and the service exchange. The types' fields are annotated with
+them, and both ends of a plugin host's channel check them."""
 
 from __future__ import annotations
 

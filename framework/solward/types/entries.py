@@ -1,5 +1,5 @@
-"""Entries that a plugin keeps for a wallet: a key, a JSON value and a version; and its requests
-for the wallet's records."""
+"""The entries that a plugin stores for a wallet, each with a key, a JSON value and a version; and a
+plugin's requests for the wallet's records."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MAX_RECORDS: Final = 100
 # The largest whole number that every JSON parser reads exactly.
 _MAX_WHOLE: Final = 2**53 - 1
 
-# Printable ASCII without the space: a key has one spelling, the same order in every database, and
-# no character that a path, a log line or a terminal interprets.
+# Keys are printable ASCII without spaces. So a key has one spelling, sorts equally in every
+# database, and has no character that a path, a log line or a terminal interprets.
 _KEY: Final = re.compile(rf"[!-~]{{1,{MAX_KEY}}}")
 _PREFIX: Final = re.compile(rf"[!-~]{{0,{MAX_KEY}}}")
 
@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def failed(self) -> bool:
-        """True if the money call that remembered it failed: it cannot land any more."""
+        """True if the money call that wrote the entry failed, so that it can no longer land."""
         return self.status is TransactionStatus.FAILED
 
 
@@ -82,8 +82,8 @@ class HistoryRequest:
     """A request for records: see `SkillContext.history`.
 
     Attributes:
-        since_ms: milliseconds since the Unix epoch; only records made then or later.
-        before: id of a record; only older ones.
+        since_ms: milliseconds since the Unix epoch; older records are not returned.
+        before: id of a record; only older records are returned.
     """
 
     type: str | None = None
@@ -93,7 +93,7 @@ class HistoryRequest:
     limit: int = 50
 
     def check(self) -> None:
-        """Raise `InvalidRequest`, naming the first field that does not fit."""
+        """Raise `InvalidRequest`, naming the first invalid field."""
         for field, value, known in (
             ("type", self.type, TransactionType),
             ("status", self.status, TransactionStatus),
@@ -123,7 +123,7 @@ def checked_key(key: object, field: str = "key") -> str:
 
 
 def check_page(prefix: object, after: object, limit: object) -> None:
-    """Raise `InvalidRequest` for a page that cannot be listed."""
+    """Raise `InvalidRequest` if a page of entries cannot be listed with these arguments."""
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         raise InvalidRequest(f"prefix must be {_KEYS}, or empty")
     if after is not None:
@@ -133,7 +133,7 @@ def check_page(prefix: object, after: object, limit: object) -> None:
 
 
 def checked_put(put: object) -> Put:
-    """Return the entry if it may be written, its value a copy of plain JSON types.
+    """Return a valid entry with its value copied to plain JSON types.
 
     Raises:
         InvalidRequest: names what does not fit.
@@ -145,7 +145,7 @@ def checked_put(put: object) -> Put:
 
 
 def checked_remember(remember: object) -> tuple[Put, ...]:
-    """Check the entries that a money call remembers.
+    """Check the entries that a money call is to write.
 
     Raises:
         InvalidRequest: names what does not fit.
@@ -161,7 +161,7 @@ def checked_remember(remember: object) -> tuple[Put, ...]:
 
 
 def value_text(value: object) -> str:
-    """Return a value as JSON text, which reads as the same value.
+    """Return a value as JSON text, which parses to the same value.
 
     Raises:
         InvalidRequest: it is not JSON-able, or nested too deep.
@@ -177,7 +177,7 @@ def value_text(value: object) -> str:
 
 
 def _plain(value: object, depth: int) -> Any:
-    """Return the value in JSON's own types; a float is none, because it is not exact."""
+    """Return the value in plain JSON types; a float is refused, because it is not exact."""
     if depth < 0:
         raise ValueError("it is deeper")
     if isinstance(value, Mapping):

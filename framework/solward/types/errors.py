@@ -56,15 +56,15 @@ if TYPE_CHECKING:
     from solward.types.record import Hold, TransactionRecord
 
 
-# Headers of the answer to a refused or failed transaction: the rule that refused it, URL-encoded,
-# and the id of its record. `Retry-After` is RFC 9110's, in seconds.
+# Headers of the answer to a refused or failed transaction: the refusing rule, URL-encoded, and the
+# record's id. `Retry-After` is RFC 9110's, in seconds.
 RULE_HEADER = "Solward-Rule"
-# The header of an answer to a request that was carried out, but may not do what was meant.
+# The header of an answer to a request that was carried out, but may not do what its sender meant.
 WARNING_HEADER = "Solward-Warning"
 TRANSACTION_HEADER = "Solward-Transaction"
 RETRY_HEADER = "Retry-After"
-# The header with the contract's status, if an error's own status differs (`ERROR_STATUS`): clients
-# tell errors apart by it under both.
+# The header with the contract's status, if an error is sent with another one (`ERROR_STATUS`). It
+# lets clients tell errors apart under both settings.
 CONTRACT_HEADER = "Solward-Contract-Status"
 # The header of every answer of the service, with the interface's version. A gateway that answers
 # instead does not send it, and does not know whether the service carried out the request.
@@ -86,11 +86,11 @@ _LONGEST_SHOWN: Final = 64
 def refuse_unknown(
     names: Iterable[str], known: Collection[str], before: str = "", after: str = ""
 ) -> None:
-    """Raise `InvalidRequest` for the first of `names` that is none of `known`.
+    """Raise `InvalidRequest` for the first of `names` that is not in `known`.
 
     Args:
-        before: what the name stands in, such as `guardrails.`.
-        after: where it stands, such as ` in the query`.
+        before: the error's text before the name, such as `guardrails.`.
+        after: the error's text after the name, such as ` in the query`.
     """
     for name in names:
         if name not in known:
@@ -104,8 +104,8 @@ class NotEnough(InvalidRequest):
 
 
 class PaymentRefused(InvalidRequest):
-    """A request is not paid for: its site, or what the seller offers, is refused before any rule
-    judges it. `code` is stable, and ends the text."""
+    """A request is not paid for, because its site or the seller's offer is refused before any rule
+    judges the payment. The stable `code` ends the text."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"{reason} ({code})")
@@ -125,7 +125,7 @@ class WalletNotFound(NotFound):
 
 
 class TooManyWallets(SolwardError):
-    """An API key has made as many wallets as one may."""
+    """An API key has made the maximum number of wallets for one key."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"This API key has created {most} wallets, the most that a key may create")
@@ -175,7 +175,7 @@ class SkillTimeout(SkillError):
 
 
 class RateReached(SolwardError):
-    """A limit of transactions per time was reached."""
+    """A rate limit was reached: too many transactions in its time window."""
 
 
 class TransactionError(SolwardError):
@@ -196,7 +196,7 @@ class GuardrailBlocked(TransactionError):
 
     @property
     def retry_after_s(self) -> int | None:
-        """The seconds after which another try is useful, if known."""
+        """The seconds after which the transaction may succeed, if known."""
         return self.record.retry_after_s
 
 
@@ -214,11 +214,11 @@ class Held(SolwardError):
 
 
 class HoldDecided(SolwardError):
-    """The hold was decided, ended or expired before, or cannot be approved now; says which."""
+    """The hold was already decided, ended or expired, or cannot be approved now; says which."""
 
 
 class ScheduleBusy(SolwardError):
-    """A run of the schedule goes on, or is due and about to begin."""
+    """A run of the schedule is active, or is due and about to begin."""
 
     def __init__(self, *, is_running: bool) -> None:
         now = (
@@ -228,7 +228,7 @@ class ScheduleBusy(SolwardError):
 
 
 class PolicyChanged(SolwardError):
-    """The policy is another one than the change was written for; `version` is in force."""
+    """The change was written for another version of the policy than the present `version`."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"The policy was changed meanwhile: version {version} is in force")
@@ -240,14 +240,14 @@ class MayNotDecide(SolwardError):
 
 
 class TakenOver(SolwardError):
-    """Another process has taken over the transaction or cycle; this one must stop."""
+    """Another process has taken over the transaction or cycle; this process must stop."""
 
     def __init__(self) -> None:
         super().__init__("Another process has taken this over; nothing was done here")
 
 
 class KeyRevoked(SolwardError):
-    """The API key that requests a transaction was revoked meanwhile; nothing was sent."""
+    """The API key was revoked while its transaction was being made; nothing was sent."""
 
     def __init__(self) -> None:
         # Every later request with the key gets the same answer.
@@ -255,7 +255,7 @@ class KeyRevoked(SolwardError):
 
 
 class DecisionRefused(SolwardError):
-    """A decision that came to the approvals' webhook is not signed, old, or came before."""
+    """A decision sent to the approvals' webhook is not signed, is too old, or was sent before."""
 
 
 class TokenBudgetReached(SolwardError):
@@ -267,9 +267,9 @@ class ProviderError(SolwardError):
 
     Attributes:
         retryable: whether the same call may succeed later.
-        may_cost: whether the vendor may charge for it all the same, as for an answer that came too
-            late: what was reserved for it stays counted.
-        usage: what the vendor counted, a `Usage`; None if it is not known.
+        may_cost: whether the vendor may charge for the call in spite of the failure, such as for a
+            late answer. If so, the budget reserved for the call stays counted.
+        usage: the tokens that the vendor counted, a `Usage`; None if not known.
     """
 
     def __init__(
@@ -287,12 +287,12 @@ class ProviderError(SolwardError):
 
 
 class ModelRefused(ProviderError):
-    """A vendor or its model would not answer this prompt; the same one is not worth repeating.
+    """A vendor or its model refused to answer this prompt; sending the prompt again is useless.
 
     Attributes:
-        reason: the vendor's word for why, such as `safety`; it repeats nothing of the prompt.
-        said: the model's or the vendor's own sentences, empty without any. As an answer they are
-            shown and stored, and not logged.
+        reason: the vendor's code for the reason, such as `safety`; contains nothing of the prompt.
+        said: the model's or the vendor's explanation, may be empty. Like an answer, it is displayed
+            and stored, and never logged.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class LedgerRejected(LedgerError):
 
 
 class KeystoreError(SolwardError):
-    """A private key cannot be opened, or must not be; never carries key material."""
+    """A private key cannot be opened, or must not be; the error never contains key material."""
 
 
 class ConfigError(SolwardError):
@@ -335,7 +335,7 @@ class ConfigError(SolwardError):
 
 
 class PluginError(SolwardError):
-    """A built-in plugin is broken; `problem` is the registry's `Problem` saying how."""
+    """A built-in plugin is broken; `problem`, a `Problem` of the registry, says how."""
 
     def __init__(self, problem: object) -> None:
         super().__init__(f"Built-in plugin {problem}")
@@ -343,7 +343,7 @@ class PluginError(SolwardError):
 
 
 class FolderError(SolwardError):
-    """A distribution cannot be installed, changed or read in a folder of its own."""
+    """A plugin's distribution cannot be installed, changed or read in its own folder."""
 
 
 class HomeLocked(SolwardError):
@@ -351,7 +351,7 @@ class HomeLocked(SolwardError):
 
 
 class LocalnetError(SolwardError):
-    """The embedded ledger's file is in use, or is none that this version can open."""
+    """The embedded ledger's file is in use, or this version cannot open it."""
 
 
 class StoreError(SolwardError):
@@ -359,7 +359,7 @@ class StoreError(SolwardError):
 
 
 class OtherSchema(StoreError):
-    """The database holds tables that this version of Solward did not make; it is left as it is."""
+    """The database has tables that this version of Solward did not make; it was not changed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -374,4 +374,4 @@ class AuditBroken(StoreError):
 
 
 class BackupError(StoreError):
-    """A backup cannot be made, read or restored; never carries its contents."""
+    """A backup cannot be made, read or restored; the error never has the backup's contents."""

@@ -1,6 +1,6 @@
-"""The events of this process, for its subscribers; the audit log stores those that last.
+"""The events of this process, for its subscribers; the audit log stores the lasting kinds.
 
-Publishing never waits: a slow subscriber loses the oldest events, and counts them.
+Publishing never waits: a slow subscriber loses the oldest events, and counts the lost ones.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class Event:
     """One event.
 
     Attributes:
-        seq: its number in the audit log, from 1; None for an event that is not stored there.
-        ms: when, in Unix milliseconds.
+        seq: its number in the audit log, from 1; None if it is not stored there.
+        ms: its time, in Unix milliseconds.
         event: an `EventKind`, or a kind that is published only, such as `skill:executed`.
-        trace: its origin, for logs only: a request's id, or `agent:<id>:<cycle>`.
+        trace: its origin, a request's id or `agent:<id>:<cycle>`; for logs only.
     """
 
     seq: int | None
@@ -138,11 +138,11 @@ class Event:
 
 
 class Subscription:
-    """Events since its start, oldest first. Iteration ends with the block of `subscribe`.
+    """Iterates over events since its start, oldest first, until the block of `subscribe` ends.
 
     Attributes:
         lost: number of events dropped because they were not read in time.
-        ended: whether no more events follow.
+        ended: whether no more events will be queued.
     """
 
     def __init__(self, size: int) -> None:
@@ -153,7 +153,7 @@ class Subscription:
         self.lost = 0
 
     def put(self, event: Event) -> None:
-        """Queue an event, in place of the oldest when the queue is full."""
+        """Queue an event; drop the oldest if the queue is full."""
         self.lost += len(self._queue) == self._queue.maxlen
         self._queue.append(event)
         self._arrived.set()
@@ -169,7 +169,7 @@ class Subscription:
         self._arrived.set()
 
     async def next(self) -> Event | None:
-        """Wait for the oldest unread event; None at the end."""
+        """Wait for the oldest unread event and return it; None at the end."""
         while not self._queue:
             if self.ended:
                 return None
@@ -192,7 +192,7 @@ class Subscription:
 
 
 class EventBus:
-    """Publish and subscribe, on one event loop."""
+    """A publisher of events to subscribers on the same event loop."""
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
@@ -203,7 +203,7 @@ class EventBus:
         self.publish_stored([Event(None, now_ms(), event, data)])
 
     def publish_stored(self, events: Sequence[Event]) -> None:
-        """Publish events of the audit log, in its order."""
+        """Publish events that the audit log has stored, in its order."""
         for subscription in self._subscriptions:
             for event in events:
                 subscription.put(event)
@@ -215,7 +215,7 @@ class EventBus:
 
     @contextmanager
     def subscribe(self, size: int = QUEUE_SIZE) -> Iterator[Subscription]:
-        """Subscribe inside the block, with a queue of `size` unread events."""
+        """Subscribe for the length of the block, with a queue of `size` unread events."""
         subscription = Subscription(size)
         if self._closed:
             subscription.end()

@@ -22,17 +22,17 @@ class Intent:
     Attributes:
         type: one of the contract's transaction types (`transfer`, `swap`, ...).
         wallet: base58 address of the wallet that pays and signs.
-        lamports_out: SOL leaving as declared, in lamports, without fees and rent.
-        rent_lamports: most rent the transaction may pay for accounts it creates, in lamports.
-        tokens_out: mint -> most units that may leave (transfer, burn, swap input).
-        tokens_in: mint -> least units that must arrive (swap output minimum).
-        destinations: addresses that may receive; all are checked against the blocked ones.
-        may_close: token accounts of the wallet that may be closed back to the wallet.
+        lamports_out: SOL declared to leave, in lamports, without fees and rent.
+        rent_lamports: maximum rent that the transaction may pay for new accounts, in lamports.
+        tokens_out: mint -> maximum units that may leave (transfer, burn, swap input).
+        tokens_in: mint -> minimum units that must arrive (a swap's minimum output).
+        destinations: addresses that may receive; none may be a blocked address.
+        may_close: token accounts of the wallet that may be closed, their rent returning to it.
         may_revoke: mints whose authority the wallet may give up.
         details: the record's `details`, JSON-able, amounts as Decimal.
-        price_impact_bps: how far a swap moves the price, in basis points, rounded up; None if it
-            is no swap.
-        slippage_bps: how much less than quoted a swap may give, in basis points; None likewise.
+        price_impact_bps: how far a swap moves the price, in basis points, rounded up; None if not a
+            swap.
+        slippage_bps: how much less than quoted a swap may give, in basis points, or None.
     """
 
     type: Name
@@ -51,11 +51,11 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A guardrail's answer if a person must decide: the transaction waits, and reserves nothing. If
-    a rule refuses, or the operator makes it, nothing is held.
+    """A guardrail's answer if a person must decide. The transaction then waits and reserves
+    nothing. It is not held if a rule refuses it, or if the operator makes it.
 
     Attributes:
-        reason: why, shown to who decides and to who asks.
+        reason: why a person must decide; displayed to that person and to the requester.
     """
 
     reason: str
@@ -63,10 +63,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The amount that a transaction counts in one grant.
+    """The amount that one grant counts for a transaction.
 
     Attributes:
-        who: the principal whose grant it is, such as `agent:<id>`.
+        who: the grant's principal, such as `agent:<id>`.
         grant: the grant's id.
         asset: `SOL`, a mint, `USD` (micro-dollars) or `COSTS` (lamports of fee and rent).
         units: smallest units.
@@ -80,15 +80,15 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The principals of a transaction, by their ids; None if there is none.
+    """The ids of a transaction's principals; None for a principal that it does not have.
 
     Attributes:
-        wallet: whose money it is.
-        agent: the agent whose cycle it is.
-        key: the API key of the request.
-        skill: the skill that runs.
-        plugin: the distribution of that skill.
-        charged: in which grants it counts.
+        wallet: the wallet that pays.
+        agent: the agent that requested it in a cycle.
+        key: the API key that requested it.
+        skill: the running skill.
+        plugin: the skill's distribution.
+        charged: the grants that count it, and the amounts.
     """
 
     wallet: Name
@@ -108,7 +108,7 @@ GRANT_SCOPE: Final = "grant:"
 
 
 class Operation(StrEnum):
-    """The effect of a line of a transaction, in the words of grants."""
+    """The kind of effect that a `Line` has; grants use the same names."""
 
     TRANSFER = "transfer"
     """Units go to somebody, or into an account that is not provably the wallet's own."""
@@ -130,18 +130,18 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that a transaction can take from a wallet, from its bytes.
+    """One amount that a transaction can take from a wallet, as its bytes show.
 
     Attributes:
         asset: `SOL` (wrapped SOL too) or the mint.
         units: lamports or the mint's smallest units; 0 for `Operation.LAUNCH`.
-        account: who receives: a wallet's address, a token or stake account, `venue:<name>` for a
-            swap; None where nobody does.
+        account: the recipient: a wallet's address, a token or stake account, `venue:<name>` for a
+            swap; None if there is no recipient.
         owner: the wallet whose associated account for the asset `account` is, if the bytes show
             it; None if they do not.
-        decimals: the mint's, if the bytes state them, which the ledger checks as they land; 9 of
+        decimals: the mint's decimals, if the bytes state them (the ledger then checks them); 9 for
             SOL.
-        program: the mint's token program; None for SOL that is not wrapped.
+        program: the mint's token program; None for SOL, unless it is wrapped.
     """
 
     operation: Operation
@@ -155,18 +155,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outflow:
-    """The most that a transaction can take from a wallet, from its bytes alone; gross.
+    """The maximum that a transaction can take from a wallet, computed from its bytes alone.
 
-    Whatever the state of the ledger when it lands, it takes no more. Nothing that comes back
-    lowers it.
+    It holds for every state of the ledger, and amounts that come back do not lower it.
 
     Attributes:
-        lamports: SOL paid away, in lamports; wrapped SOL counts when it is made and when it is
+        lamports: SOL that leaves, in lamports; wrapped SOL counts when it is wrapped and when it is
             sent.
         fee_lamports: the whole network fee.
-        rent_lamports: rent of the accounts it may open, existing or not, whoever owns them.
+        rent_lamports: rent of all accounts that it may open, existing or not, with any owner.
         tokens: mint -> units.
-        lines: the same by operation and recipient, in the order of the instructions; their units
+        lines: the amounts by operation and recipient, in the order of the instructions; their units
             add up to `lamports` and `tokens`.
     """
 
@@ -178,13 +177,13 @@ class Outflow:
 
     @property
     def costs(self) -> int:
-        """Lamports of fee and rent."""
+        """The sum of network fee and rent, in lamports."""
         return self.fee_lamports + self.rent_lamports
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorityChange:
-    """Authority over an account of the wallet that goes to another: kind, account, recipient."""
+    """An authority over an account of the wallet that the transaction gives to another address."""
 
     kind: Name  # owner, delegate, close_authority, mint_authority, freeze_authority, staker, ...
     account: Address
@@ -197,35 +196,35 @@ _MAX_NAMED: Final = Meta(max_length=16 << 10)
 
 @dataclass(frozen=True, slots=True)
 class TransactionEffects:
-    """A transaction's effects on the wallet: the bound by its bytes, and what a simulation shows.
+    """A transaction's effects on the wallet: their maximum by its bytes, and those of a simulation.
 
-    Gross, not net. What is simulated is advisory: the ledger's state may change before the
-    transaction lands. Limits count `outflow`.
+    Amounts are gross, not net. Limits count `outflow`, because simulated effects may change with
+    the ledger's state before the transaction lands.
 
     Attributes:
-        outflow: the most the transaction can take, from its bytes; None if they cannot bound it,
-            which is refused, and for the faucet's transaction.
-        request: who asks for it; given to guardrails of plugins.
-        tied: whether the state before and the simulation are of one slot. Where nodes are apart,
-            other transactions show in the difference, and it refuses nothing.
+        outflow: the maximum that the transaction can take, by its bytes. None if the bytes do not
+            limit it, which is refused, and for the faucet's transaction.
+        request: the requesting principals; given to the guardrails of plugins.
+        tied: whether the state before and the simulation are from the same slot. If not, the
+            difference may include other transactions, so it refuses nothing.
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
             accounts the wallet controls or creates; never netted against inflow.
-        fee_lamports: the whole network fee, computed from the message; 0 where another key pays.
+        fee_lamports: the whole network fee, computed from the message; 0 if another key pays it.
         rent_lamports: lamports put into newly created accounts as rent.
-        accounts_created: how many accounts come into being.
+        accounts_created: the number of new accounts.
         tokens_out: mint -> units leaving the wallet's token accounts (burns included). Wrapped
             SOL that was wrapped in the same transaction is in `lamports_out`, not here.
-        tokens_in: mint -> units by which the wallet's holding grows; under the wrapped SOL mint
-            the SOL by which it grows, wrapped or not, before the fee.
-        closed: the wallet's accounts that cease to exist -> who gets their lamports.
-        authority_changes: control given away, delegates included.
+        tokens_in: mint -> units that the wallet gains. The wrapped SOL mint stands for all SOL that
+            it gains, wrapped or not, before the fee.
+        closed: the wallet's accounts that are closed -> the recipient of their lamports.
+        authority_changes: the authorities given to others, delegates included.
         programs: every program called, top level and inner.
         addresses: every address touched or named: account keys with lookup tables resolved,
             owners of token accounts, keys inside instruction data.
-        violations: effects that no declaration allows (rule name, reason).
+        violations: effects that no declaration can allow (rule name, reason).
         created: new token and mint accounts the wallet paid for -> owner or mint authority.
         instruction_data: the data of every instruction, searched for blocked keys.
-        decimals: mint -> decimals of the mints among the accounts; for refusal texts only.
+        decimals: mint -> its decimals, for mints among the accounts; for refusal texts only.
     """
 
     lamports_out: int

@@ -1,4 +1,4 @@
-"""The narrow protocol of reading a Solana ledger, and a wrapper that can do nothing else.
+"""The protocol of reading a Solana ledger, and a wrapper that allows only these reads.
 
 Addresses are base58 text; amounts are lamports or token units. Every method may raise
 `LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected` (a JSON-RPC error object).
@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from solward.types.bounds import Address
 
-# The code of a method that no provider serves; JSON-RPC's own for a method that is not found.
+# The error code if no RPC provider serves a method: JSON-RPC's "Method not found".
 NOT_SERVED: Final = -32601
 
 
@@ -108,9 +108,9 @@ _READS: Final = frozenset(name for name in vars(ReadLedger) if not name.startswi
 
 
 class ReadOnlyLedger:
-    """Reads through another ledger, for plugins, with the methods of `ReadLedger` and no other.
+    """Reads through another ledger, for plugins; it has only the methods of `ReadLedger`.
 
-    Each read calls `check` first, which raises where the reader's call has ended.
+    Each read calls `check` first, which raises if the plugin's call has ended.
     """
 
     __slots__ = ("_check", "_ledger")

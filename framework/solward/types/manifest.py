@@ -1,8 +1,8 @@
 """Manifests: a plugin's declared needs, the rights that follow from them, and the problems that a
 plugin can have.
 
-Pure functions of declared data: the service enforces them where a plugin host asks for an
-operation or for an HTTP request. A plugin's own checks of itself are never relied upon.
+All functions here are pure. The service applies them when a plugin host requests an operation or an
+HTTP request, and never relies on a plugin's own checks.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _URL = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
 )
 _PORTS = {"https": 443, "http": 80}
-# Groups that were probably meant for Solward.
+# The names of groups that were probably meant for Solward.
 _MEANT = re.compile(r"solwards?(?:[._-]|$)", re.IGNORECASE)
 
 
 def misspelt_group(groups: Iterable[str]) -> str | None:
-    """Return the error for an entry-point group that misspells one of Solward's, else None.
-    Without it, nothing of that group would be loaded, and nobody would be told."""
+    """Return the error for an entry-point group that misspells one of Solward's, else None. Plugins
+    in such a group would otherwise be ignored without any message."""
     for group in groups:
         if _MEANT.match(group) and group not in GROUPS:
             return f"{group} is no group of Solward's entry points, which are {', '.join(GROUPS)}"
@@ -67,9 +67,9 @@ class Secret:
     """A secret that a plugin's requests carry to one site; the plugin never sees its value.
 
     Attributes:
-        env: environment variable of the service that holds it.
-        site: the one site that may get it; one of the manifest's `sites`.
-        in_query: it may stand in the query of a URL too, not in headers alone.
+        env: the service's environment variable with the secret.
+        site: the only site that may receive it; one of the manifest's `sites`.
+        in_query: whether it may be sent in a URL's query too, not only in headers.
     """
 
     env: Name
@@ -79,18 +79,18 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A plugin's needs, which are also all that it gets.
+    """A plugin's declared needs; the plugin gets nothing else.
 
     Attributes:
-        sites: host names that it calls by https, or pays, in lower-case ASCII (IDNA), `host:port`
-            where the port is not 443. The address that an operator configures for a provider or a
-            venue is allowed beside them.
-        operations: names of operations, `transact`, `pocket` and `pay`; None for any that its
+        sites: host names that it calls by https, or pays, in lower-case ASCII (IDNA); `host:port`
+            if the port is not 443. A provider or venue may also call the address that an operator
+            configures for it.
+        operations: names of operations, or `transact`, `pocket` and `pay`; None for all that its
             effects and the grants allow.
-        assets: symbols and mints that it may move; None for any that the grants allow.
-        storage_mb: megabytes (2**20 bytes) of files that it wants to keep, 0 to 1,024. The plugins
-            of a distribution share one folder, of which the largest of theirs counts.
-        secrets: what its requests carry, and where.
+        assets: symbols and mints that it may move; None for all that the grants allow.
+        storage_mb: megabytes (2**20 bytes) for its files, 0 to 1,024. The plugins of a distribution
+            share one folder, whose size is the largest number that they declare.
+        secrets: the secrets in its requests, and their sites.
     """
 
     sites: Names = ()
@@ -102,12 +102,12 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All that somebody agrees to with a plugin: its manifest and its other declarations.
+    """All terms of a plugin that an operator accepts: its manifest and its other declarations.
 
     Attributes:
-        spends: a skill's effects are SPEND.
-        secret_env: a provider's.
-        base_url_env: a provider's.
+        spends: whether a skill's effects are SPEND.
+        secret_env: `secret_env` of a provider.
+        base_url_env: `base_url_env` of a provider.
     """
 
     manifest: Manifest | None = None
@@ -117,7 +117,7 @@ class Terms:
 
     @classmethod
     def from_spec(cls, spec: object) -> Terms:
-        """Return the terms of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none for None."""
+        """Return the terms of a `SkillSpec`, `ProviderSpec` or `VenueSpec`, or empty terms."""
         return cls(
             getattr(spec, "manifest", None),
             getattr(spec, "effects", None) == "spend",
@@ -140,7 +140,7 @@ class Terms:
         return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
 
     def wider_than(self, old: Terms | None) -> tuple[str, ...]:
-        """Return in words what it has beyond `old`; empty if nobody need be asked again."""
+        """Return in words what it has beyond `old`; empty if no new consent is needed."""
         had = old or Terms()
         return self._additions(had) + wider(had.manifest, self.manifest)
 
@@ -154,14 +154,14 @@ class Terms:
 
 
 class Site(NamedTuple):
-    """The origin of a request, as a URL or a manifest names it."""
+    """The scheme, host and port of a URL or of a manifest's site."""
 
     scheme: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the site as a manifest names it if one can, else as a URL."""
+        """Return the site in a manifest's form if it has one, else as a URL."""
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{'' if self.scheme == 'https' else 'http://'}{self.host}{port}"
 
@@ -172,12 +172,12 @@ def site_name(site: Site) -> str:
 
 
 class Target(NamedTuple):
-    """An allowed request's destination.
+    """The destination of an allowed request.
 
     Attributes:
-        path: path and query as they are sent; at least `/`.
-        configured: the operator configured this site for the plugin; it alone may be http, and an
-            address of a private network.
+        path: path and query to send; at least `/`.
+        configured: whether the operator configured this site for the plugin. Only such a site may
+            be http, or in a private network.
     """
 
     site: Site
@@ -191,7 +191,7 @@ def declared_site(text: object) -> Site | None:
     if found is None or len(found["host"]) > _MAX_NAME:
         return None
     port = int(found["port"] or 443)
-    # The default port of https must be left out, so that a site has one spelling.
+    # The default port of https must be omitted, so that a site has one spelling.
     known = port <= 65_535 and found["port"] != "443"
     return Site("https", found["host"], port) if known else None
 
@@ -226,7 +226,7 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
 def check_paid_site(manifest: Manifest | None, url: str) -> None:
     """Refuse a plugin's payment to a site that its manifest does not name.
 
-    Whether a site may be called at all, and by http, is the payer's to judge.
+    The caller checks whether the site may be called at all, and by http.
 
     Args:
         manifest: the plugin's, None if it has none.
@@ -248,18 +248,19 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
 ) -> dict[Site, bool]:
-    """Return the sites that get a secret of the manifest, and whether a query may have it: the
-    configured sites if there are any, else the manifest's.
+    """Return the sites that receive a secret of the manifest, with whether it may be in the query.
+    They are the configured sites if there are any, else the manifest's.
 
-    A configured address receives the key instead of the vendor, because its operator may have
-    another key for it than the vendor's.
+    A configured address receives the secret instead of the vendor, because the operator may have a
+    special key for that address.
     """
     named: dict[Site, bool] = {}
     for each in () if manifest is None else manifest.secrets:
         site = declared_site(each.site) if each.env == env else None
         if site is not None:
             named[site] = each.in_query or named.get(site, False)
-    # Only declared, and so accepted, secrets are sent, even to a configured address.
+    # Only declared secrets are sent, even to a configured address, because the operator accepted
+    # them.
     instead = tuple(map(_configured_site, configured)) if named else ()
     return dict.fromkeys(instead, any(named.values())) if instead else named
 
@@ -268,7 +269,7 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
     """Return the text of one of a plugin's secrets.
 
     Args:
-        declared: those that its manifest declares, by variable; None if it is not set.
+        declared: variable -> secret, for the secrets of its manifest; None if one is not set.
 
     Raises:
         SkillError: `secret_not_declared` or `secret_not_set`.
@@ -285,12 +286,12 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:
-    """Return whether a manifest leaves an operation, `transact`, `pocket` or `pay` to grants."""
+    """Return whether a manifest allows an operation, `transact`, `pocket` or `pay`."""
     return manifest is None or manifest.operations is None or operation in manifest.operations
 
 
 def may_move(manifest: Manifest | None, *names: str) -> bool:
-    """Return whether a manifest leaves an asset to the grants: by its mint, or by its symbol."""
+    """Return whether a manifest allows an asset, by its mint or by its symbol."""
     if manifest is None or manifest.assets is None:
         return True
     return any(name in manifest.assets for name in names)
@@ -312,7 +313,7 @@ def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
             found += [f"{kind}: {each}" for each in after if each not in before]
     if wants.storage_mb > had.storage_mb:
         found.append(f"storage: {wants.storage_mb} MB, before {had.storage_mb} MB")
-    # An accepted secret for queries and headers covers the same secret for headers alone.
+    # Whoever accepted a secret for queries and headers has accepted it for headers alone.
     covered = {*had.secrets, *(Secret(each.env, each.site) for each in had.secrets)}
     found += [_secret(each) for each in wants.secrets if each not in covered]
     return tuple(found)
@@ -337,7 +338,7 @@ def needs(manifest: Manifest | None, unset: Collection[str] = ()) -> tuple[str, 
 
 
 def manifest_json(manifest: Manifest | None) -> dict[str, Any] | None:
-    """Return a manifest as REST and the command line show it; null for none."""
+    """Return a manifest as JSON for REST and the command line; None if there is none."""
     if manifest is None:
         return None
     return {
@@ -369,7 +370,7 @@ def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
 
 
 def terms_json(terms: Terms) -> dict[str, Any]:
-    """Return terms as the record of an installation keeps them."""
+    """Return terms as JSON for the stored record of an installation."""
     return {
         "manifest": manifest_json(terms.manifest),
         "spends": terms.spends,
@@ -394,7 +395,7 @@ def _secret(secret: Secret) -> str:
 def split_url(url: str) -> tuple[Site, str]:
     """Return a URL's site, and its path with query.
 
-    Strict where parsers differ: what is not exactly of this form goes nowhere.
+    URLs that parsers may read in different ways are refused.
 
     Raises:
         SkillError: `bad_http_request`.
@@ -415,7 +416,7 @@ def split_url(url: str) -> tuple[Site, str]:
 
 
 def _configured_site(address: str) -> Site:
-    """Return the site of an address that an operator wrote, also with capitals and a user."""
+    """Return the site of an operator's address, which may have capitals and a user."""
     from urllib.parse import urlsplit  # the authors' names stay light without it
 
     parts = urlsplit(address)
@@ -428,7 +429,7 @@ def _configured_site(address: str) -> Site:
 
 
 class ProblemCode(StrEnum):
-    """The reasons, in the order of the checks."""
+    """The kinds of a plugin's problems, in the order of the checks."""
 
     NOT_ALLOWED = "not_allowed"
     """Its distribution is not named in `SOLWARD_PLUGINS`."""
@@ -473,14 +474,14 @@ _MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One plugin that was left out, or that something is wrong with.
+    """The problem of one plugin, which may not be loaded because of it.
 
     Attributes:
         plugin: the entry point's name.
-        distribution: the installed distribution it belongs to.
+        distribution: the plugin's installed distribution.
         detail: what was found and what was expected.
         group: its entry-point group, empty if its distribution could not be read.
-        version: the distribution's version, empty likewise.
+        version: the distribution's version, empty if the distribution could not be read.
     """
 
     code: ProblemCode
@@ -495,7 +496,7 @@ class Problem:
 
 
 class Rejected(Exception):
-    """A plugin fails a check; turned into a `Problem` by the loader."""
+    """A plugin fails a check; the loader converts this error to a `Problem`."""
 
     def __init__(self, code: ProblemCode, detail: str) -> None:
         super().__init__(detail)
@@ -505,7 +506,8 @@ class Rejected(Exception):
 
 def shortened(text: str) -> str:
     """Return `text` on one line of at most `_MAX_TEXT` characters."""
-    # A plugin's text may have half of a surrogate pair, which no answer and no terminal can show.
+    # A plugin's text may have half a surrogate pair, which cannot be encoded for answers or
+    # terminals.
     line = " ".join(text[: 4 * _MAX_TEXT].encode("utf-8", "replace").decode().split())
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 

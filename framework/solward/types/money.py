@@ -29,8 +29,8 @@ def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> i
     """Convert a caller's whole units (int or Decimal) to smallest units.
 
     Raises:
-        InvalidRequest: naming `field`, when the value is no number, is not positive, has more
-            decimals than the unit, or is more than `most`.
+        InvalidRequest: the value is not a number, is not positive, has too many decimals, or is
+            more than `most`; names `field`.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise InvalidRequest(f"{field} must be a number")
@@ -55,7 +55,7 @@ def to_units(value: object, decimals: int, field: str, most: int = U64_MAX) -> i
 
 def sol_to_lamports(value: object, field: str = "amount") -> int:
     """Convert a caller's SOL to lamports; raises like `to_units`."""
-    # Less SOL exists than Solward can count.
+    # `COUNTED_MAX` is more than all SOL that exists.
     return to_units(value, SOL_DECIMALS, field, COUNTED_MAX)
 
 
@@ -67,22 +67,22 @@ def from_units(units: int, decimals: int) -> Decimal:
 
 
 def lamports_to_sol(lamports: int) -> Decimal:
-    """Return lamports -> SOL, exactly."""
+    """Return lamports as an exact amount of SOL."""
     return from_units(lamports, SOL_DECIMALS)
 
 
 def format_amount(value: Decimal | int) -> str:
-    """Return a Decimal or int without exponent; whole amounts of stored records are int."""
+    """Return a number as text without exponent; stored records have whole amounts as int."""
     return f"{Decimal(value):f}"
 
 
 def amount_text(units: int, decimals: int) -> str:
-    """Convert smallest units to the exact text of whole units."""
+    """Convert smallest units to exact text in whole units."""
     return format_amount(from_units(units, decimals))
 
 
 def format_sol(lamports: int, places: int | None = None) -> str:
-    """Return lamports as SOL text, exact; with `places`, rounded towards zero to so many."""
+    """Return lamports as exact text in SOL; with `places`, truncated to so many decimals."""
     sol = lamports_to_sol(lamports)
     if places is None:
         return format_amount(sol)

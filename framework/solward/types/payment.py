@@ -1,9 +1,8 @@
-"""The types of payments: a seller's offers in a 402 answer and the proof of a payment, for payment
-protocols; and a request over HTTP that a wallet pays for, with its result.
+"""The types of payments. Payment protocols use a seller's offers, from a 402 answer, and the proof
+of a payment. Callers use an HTTP request that a wallet pays for, and its result.
 
-A protocol reads and writes HTTP; it makes no bytes of a transaction and signs nothing. Amounts are
-integers of the asset's smallest unit, addresses base58 text, times milliseconds since the Unix
-epoch.
+A protocol reads and writes HTTP; it neither makes nor signs transactions. Amounts are integers of
+the asset's smallest unit, addresses base58 text, times milliseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_UNITS: Final = 2**64 - 1
 
 
 class PaymentMode(StrEnum):
-    """A way to pay: it says who pays the network fee and who sends the transaction."""
+    """A mode of payment: determines who pays the network fee and who sends the transaction."""
 
     SPONSORED = "sponsored"
     """Somebody else pays the fee, signs first and sends: the wallet's signature is handed over."""
@@ -39,7 +38,7 @@ class PaymentMode(StrEnum):
 
 
 class Served(StrEnum):
-    """The seller's delivery: given, not given, or not known."""
+    """The seller's delivery of what was paid for: made, not made, or not known."""
 
     UNKNOWN = "unknown"
     YES = "yes"
@@ -50,7 +49,7 @@ class Served(StrEnum):
 class PaymentSpec:
     """A protocol's declaration; `name` equals the entry point's name.
 
-    It has no manifest: it reads what it is given, and gets no network, secret or file.
+    It has no manifest, because it only converts its arguments, without network, secret or file.
     """
 
     name: Name
@@ -61,10 +60,10 @@ class HttpAnswer:
     """An answer of a seller.
 
     Attributes:
-        url: that was requested, without a fragment.
-        method: of the request, in capitals.
-        headers: in the order they came; names as the seller spelled them.
-        body: at most what the service reads of an answer.
+        url: the requested URL, without a fragment.
+        method: the request's method, in capitals.
+        headers: in the order received; names as the seller spelled them.
+        body: the body, up to the maximum size that the service reads.
     """
 
     url: str
@@ -79,7 +78,7 @@ class HttpAnswer:
         return next((value for each, value in self.headers if each.lower() == wanted), None)
 
     def all_headers(self, name: str) -> tuple[str, ...]:
-        """Return every header of this name, in any spelling."""
+        """Return all headers with this name, in any case."""
         wanted = name.lower()
         return tuple(value for each, value in self.headers if each.lower() == wanted)
 
@@ -94,28 +93,28 @@ class PaymentSplit:
 
 @dataclass(frozen=True, slots=True)
 class PaymentOffer:
-    """One way to pay that a seller offers; its fields are only the seller's word.
+    """One offer of a seller. All its fields are the seller's statements, and not verified.
 
     Attributes:
-        network: `mainnet-beta`, `devnet`, `testnet`, `localnet`, or the CAIP-2 id of another.
+        network: `mainnet-beta`, `devnet`, `testnet`, `localnet`, or another network's CAIP-2 id.
         asset: `SOL` or a mint.
-        units: all that leaves, `splits` included.
-        pay_to: owner of what receives; not a token account.
-        modes: that the seller takes.
-        fee_payer: who pays the fee of a sponsored payment; None if there is no such.
-        memo: what the memo must be; None if the seller wants none in particular.
+        units: the whole amount that leaves the wallet, `splits` included.
+        pay_to: the recipient: the owner of the receiving account, not a token account.
+        modes: the modes of payment that the seller accepts.
+        fee_payer: the address that pays a sponsored payment's fee; None if nobody sponsors it.
+        memo: the required text of the memo; None if the seller requires none.
         nonce_memo: whether a memo that the seller did not ask for may make equal payments distinct;
             otherwise they differ by their compute unit limits.
-        splits: further recipients.
+        splits: further recipients and their amounts.
         opens_accounts: whether the seller wants accounts opened at the payer's cost.
-        decimals: of the mint, as the seller says; None if it does not.
-        token_program: likewise.
-        most_compute_units: the highest limit of compute units that the seller takes.
-        most_unit_price: the highest price of one, in micro-lamports.
-        expires_ms: after that the seller takes no payment for it; None if it does not say.
-        resource: the address that the offer is for, as the seller says; None likewise.
-        description: what is sold, as the seller says; shown to people, and believed by nobody.
-        raw: the protocol's own, given back to it unchanged; JSON-able.
+        decimals: the mint's decimals; None if the seller does not state them.
+        token_program: the mint's token program; None if the seller does not state it.
+        most_compute_units: the maximum compute unit limit that the seller accepts.
+        most_unit_price: the maximum price of a compute unit, in micro-lamports.
+        expires_ms: the time until which the seller accepts a payment; None if not stated.
+        resource: the URL that the offer is for; None if not stated.
+        description: what is sold; only displayed to people.
+        raw: the protocol's own data, which it gets back unchanged; JSON-able.
     """
 
     network: Name
@@ -140,13 +139,13 @@ class PaymentOffer:
 
 @dataclass(frozen=True, slots=True)
 class PaymentProof:
-    """The proof of a payment that the seller sees.
+    """The proof of a payment, which is sent to the seller.
 
     Attributes:
         payer: the wallet's address.
-        wire: the transaction that is handed over, if `mode` hands one over; a sponsor's
-            signature is zeros.
-        signature: base58 of what has landed, if `mode` is `push`.
+        wire: the transaction, if it is sent to the seller in this `mode`; a sponsor's signature is
+            zeros.
+        signature: the landed transaction's signature (base58), if `mode` is `push`.
     """
 
     mode: PaymentMode
@@ -157,11 +156,11 @@ class PaymentProof:
 
 @dataclass(frozen=True, slots=True)
 class PaymentReceipt:
-    """A seller's statement about a payment: a hint that only the ledger can confirm.
+    """A seller's statement about a payment, which only the ledger can confirm.
 
     Attributes:
-        signature: of the transaction, base58; None if the seller names none.
-        reason: why it was refused, as the seller says; None if it was not.
+        signature: the transaction's signature (base58); None if the seller states none.
+        reason: the seller's reason for refusing the payment; None if it did not refuse.
     """
 
     signature: Name | None = None
@@ -172,7 +171,7 @@ _FIELDS: Final = tuple(each.name for each in fields(PaymentOffer))
 
 
 def offer_json(offer: PaymentOffer) -> dict[str, Any]:
-    """Return an offer as JSON; `read_offer` makes an equal one of it, also after it was stored."""
+    """Return an offer as JSON that can be stored; `read_offer` returns an equal offer from it."""
     return {name: getattr(offer, name) for name in _FIELDS} | {
         "modes": [mode.value for mode in offer.modes],
         "splits": [asdict(each) for each in offer.splits],
@@ -181,18 +180,18 @@ def offer_json(offer: PaymentOffer) -> dict[str, Any]:
 
 
 def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
-    """Return the offer that `offer_json` gave."""
+    """Return the offer from the JSON that `offer_json` returned."""
     splits = tuple(PaymentSplit(**each) for each in stored["splits"])
     modes = tuple(PaymentMode(each) for each in stored["modes"])
     return PaymentOffer(**{**stored, "splits": splits, "modes": modes})
 
 
 def read_units(value: object, field: str) -> int:
-    """Return an amount in smallest units as protocols write it: digits, and nothing that a parser
-    of another program would read otherwise.
+    """Return the smallest units from a protocol's text. It may have only digits, so that every
+    program reads the same number.
 
     Raises:
-        InvalidRequest: it is anything else, or beyond `MAX_UNITS`; names `field`.
+        InvalidRequest: it has another form, or is more than `MAX_UNITS`; names `field`.
     """
     digits = isinstance(value, str) and value.isascii() and value.isdigit() and value[0] != "0"
     if digits and len(str(value)) <= _MOST_DIGITS and int(str(value)) <= MAX_UNITS:
@@ -212,11 +211,11 @@ def read_json(
     """Parse JSON that a seller, a venue or a model sent; fractions are Decimal.
 
     Args:
-        any_value: takes halves of surrogate pairs and long numbers too, which the caller looks at.
+        any_value: also accept half surrogate pairs and long numbers; the caller must check them.
 
     Raises:
-        InvalidRequest: it is none, is longer than `max_bytes`, has a key twice, half of a surrogate
-            pair, more than 64 levels or a number of more than 400 digits; names `field`.
+        InvalidRequest: it is not JSON, is longer than `max_bytes`, has a duplicate key, half a
+            surrogate pair, more than 64 levels or a number of more than 400 digits; names `field`.
     """
     try:
         return jsontext.read(text, max_bytes=max_bytes, has_nul=True, any_value=any_value)
@@ -227,8 +226,8 @@ def read_json(
 
 
 def write_json(value: object, *, ascii_only: bool = False) -> str:
-    """Write JSON as `read_json` reads it: equal values give the same text. `ascii_only` escapes
-    all other characters."""
+    """Write JSON for `read_json`; equal values give the same text. `ascii_only` escapes all
+    characters that are not ASCII."""
     return jsontext.dumps(value, ascii_only=ascii_only)
 
 
@@ -244,7 +243,7 @@ _HeaderText = Annotated[str, Meta(max_length=16 << 10)]
 
 
 class PaymentState(StrEnum):
-    """The progress of a payment, by the ledger and by the wallet's signature."""
+    """The state of a payment, derived from the ledger and from the wallet's signature."""
 
     RESERVED = "reserved"
     """Its amount counts; the seller was given nothing yet."""
@@ -260,13 +259,13 @@ class PaymentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PayRequest:
-    """A request that a wallet may pay for; see `SkillContext.pay`.
+    """An HTTP request that a wallet may pay for; see `SkillContext.pay`.
 
     Attributes:
-        max: the most to pay, `0.05 USDC`: whole units and a symbol or mint; None if the caller
-            need not say.
-        body: as large as that of a request to the service itself.
-        protocol: the only protocol to pay by; None for any.
+        max: the maximum to pay: whole units and a symbol or mint, `0.05 USDC`; None if the caller
+            may omit it.
+        body: at most as large as the body of a request to the service itself.
+        protocol: the only payment protocol to use; None for any.
     """
 
     url: _HeaderText = field(repr=False)
@@ -316,7 +315,7 @@ class PaymentView:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the payment as the API shows it; absent fields are omitted."""
+        """Return the API's JSON of the payment; absent fields are omitted."""
         return present(
             id=self.id,
             walletId=self.wallet_id,
@@ -363,10 +362,10 @@ class PaidAnswer:
 
 
 def max_parts(text: object) -> tuple[Decimal, str]:
-    """Return the amount and the symbol or mint of the most to pay, such as `0.05 USDC`.
+    """Return the amount, and the symbol or mint, from a maximum such as `0.05 USDC`.
 
     Raises:
-        InvalidRequest: it is not of that form.
+        InvalidRequest: it does not have that form.
     """
     found = re.fullmatch(MAX_FORM, text, re.ASCII) if isinstance(text, str) else None
     amount, _, asset = found[0].partition(" ") if found else ("0", "", "")

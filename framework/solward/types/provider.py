@@ -21,17 +21,17 @@ class ProviderSpec:
 
     Attributes:
         name: equal to the entry point's name; the agents' `llmProvider` value.
-        default_model: used where no model is named.
+        default_model: the model if none is named.
         options: JSON Schema 2020-12 of the provider's options, an object.
         secret_env: environment variable of its API key; None when it needs none.
-        base_url_env: environment variable of the address it calls instead of its vendor's own;
-            None when it cannot be changed. An address is configuration only, because it receives
-            the key.
+        base_url_env: environment variable of the address that the provider calls instead of its
+            vendor's; None if the address is fixed. Only this variable can change it, because the
+            address receives the key.
         is_llm: False for a provider that is not a language model (the rule-based demo).
         demo: loaded only when the service runs with `--demo`.
-        manifest: what it needs; None: no network, no storage, no secrets. With one, the address of
-            `base_url_env` is allowed without being named, and gets the secret of `secret_env`,
-            which is one of the manifest's `secrets`, instead of their sites.
+        manifest: the plugin's needs; None: no network, no storage, no secrets. If there is a
+            manifest, it need not name the address of `base_url_env`. That address, not the
+            manifest's sites, then gets the secret of `secret_env`, one of the manifest's `secrets`.
     """
 
     name: Name
@@ -49,8 +49,8 @@ class ProviderContext:
     """The secret and address of a provider for one completion, as its declaration names them.
 
     Attributes:
-        secret: value of `secret_env`, None when it is not set or none is declared.
-        base_url: value of `base_url_env` without trailing slashes, None for the vendor's own.
+        secret: value of `secret_env`, None if it is not set or not declared.
+        base_url: value of `base_url_env` without trailing slashes, None for the vendor's address.
         storage: as `SkillContext.storage`; None if the manifest declares no `storage_mb`.
     """
 
@@ -69,7 +69,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A skill as the model sees it; `parameters` is its JSON Schema."""
+    """A skill's description for the model; `parameters` is a JSON Schema."""
 
     name: Name
     description: str
@@ -78,14 +78,14 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """The request of one completion.
+    """The input of one completion.
 
     Attributes:
         observation: the agent's current observation as data, for providers that are no language
             models; `messages` has the same facts as text.
         strategy: the agent's strategy, which is also part of `system`.
-        max_output_tokens: most tokens of the answer, by the agent's token budget; None leaves it
-            to the options.
+        max_output_tokens: the maximum tokens of the answer, from the agent's token budget; None if
+            only the options limit them.
     """
 
     model: Name
@@ -99,7 +99,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call by the model; `arguments` exactly as it sent them (maybe not an object)."""
+    """A tool call by the model; `arguments` is exactly what it sent, maybe not an object."""
 
     name: Name
     arguments: LongJson
@@ -115,12 +115,12 @@ _NanoUsd = Annotated[int, Meta(ge=0, le=MAX_NANOUSD)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one completion as the vendor counted them, cached and reasoning ones included.
+    """Tokens of one completion as counted by the vendor, including cached and reasoning tokens.
 
     Attributes:
         input_tokens, output_tokens: 0 to `MAX_TOKENS`.
-        cost_nanousd: estimated price in billionths of a US dollar, 0 to `MAX_NANOUSD`; None when it
-            is not known.
+        cost_nanousd: estimated price in billionths of a US dollar, 0 to `MAX_NANOUSD`; None if not
+            known.
     """
 
     input_tokens: _Tokens = 0
@@ -129,19 +129,19 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Input and output tokens together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPrice:
-    """The most that one completion of a model can cost, for budgets that are kept beforehand.
+    """The maximum price of one completion of a model, which a budget reserves before the call.
 
     Attributes:
-        input_nanousd: billionths of a US dollar for a million tokens of the prompt, at the model's
-            dearest rate.
-        output_nanousd: the same of the answer.
-        max_output_tokens: most tokens of one answer, by the agent's options.
+        input_nanousd: price of a million tokens of the prompt, at the model's highest rate, in
+            billionths of a US dollar.
+        output_nanousd: the same for a million tokens of the answer.
+        max_output_tokens: the maximum tokens of one answer, from the agent's options.
     """
 
     input_nanousd: _NanoUsd
@@ -156,10 +156,10 @@ class ModelPrice:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The model's answer: its text, None when there is none, and its tool calls.
+    """The model's answer: its text, None if it has none, and its tool calls.
 
     Attributes:
-        usage: its tokens, None when the vendor reported none.
+        usage: the completion's tokens, None if the vendor reported none.
     """
 
     text: LongText | None
@@ -167,17 +167,17 @@ class Completion:
     usage: Usage | None = None
 
 
-# The most characters and calls; a plugin host cannot send more, or a longer name.
+# The maximum numbers of characters and calls; a plugin host cannot send more, or longer names.
 _MAX_ANSWER: Final = 1 << 18
 _MAX_NAME: Final = 200
 _MAX_CALLS: Final = 1_024
 
 
 def checked_completion(answer: object) -> Completion:
-    """Return a provider's answer, its text and the names of its calls cleaned and shortened.
+    """Return a provider's answer, with its text and the names of its calls cleaned and shortened.
 
     Raises:
-        ProviderError: it cannot be read. The vendor may charge for it all the same.
+        ProviderError: the answer cannot be read; the vendor may still charge for it.
     """
     if not isinstance(answer, Completion):
         raise _unreadable(f"the provider answers a {type(answer).__name__}, not a Completion")
@@ -196,7 +196,7 @@ def checked_usage(usage: object) -> Usage | None:
     """Return the usage of an answer.
 
     Raises:
-        ProviderError: it is none, or out of range, which would make a budget grow or overflow.
+        ProviderError: it is not a `Usage`, or out of range: a budget would then grow or overflow.
     """
     if usage is None:
         return None
@@ -218,7 +218,7 @@ _MAX_USAGE: Final = {
 
 
 def is_count(value: object, most: int) -> bool:
-    """Return whether a value is an integer of 0 to `most`."""
+    """Return whether a value is an integer from 0 to `most`."""
     return type(value) is int and 0 <= value <= most
 
 

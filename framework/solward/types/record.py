@@ -1,5 +1,5 @@
-"""The records of a transaction and of one that waits for a person, as callers see them; and the
-form of an Idempotency-Key."""
+"""The records of transactions and of holds, as callers see them; and the form of an
+Idempotency-Key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ among what happened last, and a history of years costs no more than a week."""
 
 
 class TransactionStatus(StrEnum):
-    """A transaction's status for callers; attempts have states of their own for sending."""
+    """A transaction's status for callers; the attempts to send it have other states."""
 
     PENDING = "pending"
     """Reserved, signed or sent; its fate is not known yet."""
@@ -48,7 +48,7 @@ class TransactionStatus(StrEnum):
 
 
 class TransactionType(StrEnum):
-    """The contract's transaction types, `reclaim_rent` and `payment`."""
+    """The transaction types of the contract, and in addition `reclaim_rent` and `payment`."""
 
     TRANSFER = "transfer"
     SWAP = "swap"
@@ -108,13 +108,13 @@ class AssetAmount:
 
 @dataclass(frozen=True, slots=True)
 class LeavingAmount:
-    """The amount, in whole units, that one operation in a transaction's bytes lets leave.
+    """The amount, in whole units, that can leave by one operation in a transaction's bytes.
 
     Attributes:
         operation: as grants name it, such as `transfer`.
         asset: "SOL" or a mint.
-        to: who receives: an owner, or an account whose owner the bytes do not show; None where
-            nobody does, as of a burn.
+        to: the recipient: an owner, or an account whose owner the bytes do not show; None if there
+            is no recipient, as in a burn.
     """
 
     operation: str
@@ -123,12 +123,12 @@ class LeavingAmount:
     to: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry in the details' list; fields that are None are omitted."""
+        """Return the amount's entry in the details; fields that are None are omitted."""
         return present(**asdict(self))
 
 
 def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
-    """Return the amounts that the bytes let leave, from the details of `other`."""
+    """Return the amounts that can leave by the bytes, from the details of type `other`."""
     return tuple(LeavingAmount(**each) for each in details.get(LEAVES, ()))
 
 
@@ -167,7 +167,7 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
 
 
 def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """Return the amount that arrives: in the wallet for a swap, else at the token's recipient."""
+    """Return the amount that arrives: in the wallet for a swap, otherwise at the recipient."""
     if type_ == TransactionType.SWAP:
         return _amount(details, "outputAmount", details.get("outputToken"))
     if type_ == TransactionType.TOKEN_TRANSFER:
@@ -225,10 +225,10 @@ class TransactionRecord:
     cause: ErrorKind | None = field(default=None, kw_only=True, compare=False)
 
     def to_json(self, *, fee: bool = False) -> dict[str, Any]:
-        """Return the record as the API shows it; absent fields are omitted.
+        """Return the API's JSON of the record; absent fields are omitted.
 
         Args:
-            fee: with what it costs at the network, under `fee`.
+            fee: whether to add the network's costs, as `fee`.
         """
         return present(
             id=self.id,
@@ -278,25 +278,25 @@ class HoldState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One held transaction; nothing of it is reserved, signed or sent.
+    """A held transaction, which waits for a person; nothing was reserved, signed or sent for it.
 
     Attributes:
-        principal: who asks: `key:<id>` or `agent:<id>`.
-        chain: every principal it needs, the wallet's first.
-        type: of the transaction.
-        sentence: what is asked, and why a person is.
-        reasons: why it is held, a sentence each.
-        lines: what leaves, as it was shown: `operation`, `asset`, `units` (text), `account`,
-            `owner`, `decimals`; absent is omitted.
-        costs_lamports: network fee and rent, at most.
-        arrives: mint -> least units that must arrive (a swap's minimum).
-        details: as a record has them.
-        repeats: it cannot be made again without its caller, who asks again once it is approved.
+        principal: the requester: `key:<id>` or `agent:<id>`.
+        chain: all principals whose grants must allow it, the wallet first.
+        type: the transaction's type.
+        sentence: says what is requested, and why a person must decide.
+        reasons: why it is held, one sentence for each reason.
+        lines: what leaves the wallet, as displayed: `operation`, `asset`, `units` (text),
+            `account`, `owner`, `decimals`; absent fields are omitted.
+        costs_lamports: the maximum of network fee and rent.
+        arrives: mint -> minimum units that must arrive (in a swap).
+        details: the details, as in a record.
+        repeats: whether only its caller can make it again, by repeating the request after approval.
         created_ms, expires_ms: Unix milliseconds by the clock of the limits' windows.
-        decided_by: who approved or denied it: `admin`, `webhook` or `key:<id>`.
-        decided_ms: when; None while nobody has.
-        note: what they wrote beside it.
-        transaction_id: of the record that it ended in; None while it is open.
+        decided_by: the principal that decided it: `admin`, `webhook` or `key:<id>`.
+        decided_ms: the time of the decision; None before it.
+        note: the text that came with the decision.
+        transaction_id: the id of the resulting record; None while the hold is open.
     """
 
     id: Name
@@ -322,11 +322,11 @@ class Hold:
 
     @property
     def action(self) -> str:
-        """The payment's lasting name if the request had no action key."""
+        """The payment's permanent name, used if the request had no action key."""
         return f"{ACTION}{self.id}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON of the API, without absent fields."""
+        """Return the API's JSON of the hold; absent fields are omitted."""
         is_decided = self.decided_by is not None and self.decided_ms is not None
         return present(
             id=self.id,
@@ -366,7 +366,7 @@ class Hold:
         return f"Held ({self.id}): it is {self.state.value}."
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer to the caller in place of a record, because nothing was sent."""
+        """Return the answer that the caller gets instead of a record, because nothing was sent."""
         return {
             "status": self.state.value,
             "holdId": self.id,
@@ -381,6 +381,6 @@ KEY_FORM: Final = f"1 to {MAX_KEY} visible ASCII characters, without a space at 
 
 
 def is_idempotency_key(text: str) -> bool:
-    """Return whether a text is of `KEY_FORM`."""
+    """Return whether a text has the form `KEY_FORM`."""
     is_visible = text.isascii() and text.isprintable() and text == text.strip()
     return 1 <= len(text) <= MAX_KEY and is_visible

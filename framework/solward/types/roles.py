@@ -26,7 +26,7 @@ class Role(StrEnum):
     """Also does what may let money leave or widens a bound: all that the admin secret may do."""
 
     def allows(self, needed: Role) -> bool:
-        """Return whether this role is that one or a wider one."""
+        """Return whether this role includes the rights of `needed`."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
 
@@ -34,18 +34,18 @@ _ORDER = tuple(Role)
 
 
 def is_admin(principal: str) -> bool:
-    """Return whether a principal is the admin secret's or that of an admin credential."""
+    """Return whether a principal is the holder of the admin secret or of an admin credential."""
     return principal == ADMIN or principal.startswith(_PREFIX)
 
 
 def is_key(principal: str | None) -> bool:
-    """Return whether a principal is an API key's."""
+    """Return whether a principal is an API key."""
     return principal is not None and principal.startswith(KEY_PRINCIPAL_PREFIX)
 
 
 def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
-    """Return a warning if an API key's permissions read as if it could not write, else None.
-    Permissions are stored and never enforced."""
+    """Return a warning if an API key's permissions, which are stored and never enforced, suggest
+    that the key cannot write; else None."""
     if read_only or "write" in permissions:
         return None
     return "its permissions are not enforced and bind nothing; readOnly makes a key that only reads"

@@ -1,7 +1,7 @@
 """Sites: recipients of payments over HTTP, as grants and a payment's chain name them.
 
 A site is a host and a port, spelled in one way: `api.example.com`, `127.0.0.1:4021`, `[::1]:4021`.
-The port is left out where it is 443, and only there: whatever the scheme, one text is one listener.
+Only the port 443 is omitted, whatever the scheme, so that each text means exactly one listener.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ SITE_PATTERN: Final = r"(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[1-9][0-9]{
 
 _SITE: Final = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\])(?::(?P<port>[1-9][0-9]{0,4}))?")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-# What URLs read as a number is part of an address: 0x7f.1, 127.1 and 2130706433 are 127.0.0.1.
+# URL parsers read such a label as part of an IPv4 address: 0x7f.1 and 2130706433 are 127.0.0.1.
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _MAX_NAME: Final = 253
 _HTTPS_PORT: Final = 443
 
 
 def read_site(text: str, path: str) -> str:
-    """Return a site, spelled as every site is; raises `InvalidRequest` naming the path.
+    """Return `text` if it is a site in its only spelling; raises `InvalidRequest` naming the path.
 
-    Nothing is turned into it: two texts that mean one site would be two for grants.
+    Other spellings are refused, not converted: grants would take them for another site.
     """
     found = _SITE.fullmatch(text)
     if found is None or not _is_host(found["host"]) or int(found["port"] or 1) > 65_535:
@@ -42,7 +42,7 @@ def read_site(text: str, path: str) -> str:
 
 
 def without_default_port(site: str) -> str:
-    """Return a site without the port of http too, to compare hosts only."""
+    """Return a site without `:80`, the default port of http, to compare hosts only."""
     return site.removesuffix(":80")
 
 
@@ -52,7 +52,7 @@ def _is_host(host: str) -> bool:
             address = ipaddress.IPv6Address(host[1:-1])
         except ValueError:
             return False
-        # With a zone it means another on each machine; with an IPv4 address in it that one.
+        # With a zone, it means another host on each machine; with an IPv4 address in it, that host.
         is_plain = address.scope_id is None and address.ipv4_mapped is None
         return is_plain and f"[{address}]" == host
     labels = host.split(".")

@@ -1,10 +1,10 @@
-"""The declaration of a skill, and its tool definition for language model vendors: trimmed schemas,
-lost limits in words.
+"""A skill's declaration, and its tool definition for language model vendors, whose simpler schemas
+state the lost limits in words.
 
 OpenAI, xAI and Anthropic accept JSON Schema except alternatives at its top. Gemini accepts a
 subset: ai.google.dev/api/caching#Schema lists the fields, of which litellm 1.106.2 also drops some.
-The agent validates every call against the original schema, so a limit that is lost here costs a
-cycle and is never crossed.
+The agent validates every call against the original schema, so a call beyond a lost limit wastes a
+cycle but never runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from solward.types.provider import ToolDefinition
 
 
 class Effects(StrEnum):
-    """The effects of a skill: whether it may request transactions."""
+    """A skill's effects: whether it may request transactions."""
 
     READ = "read"
     """Reads only; its transactions are refused."""
@@ -44,9 +44,9 @@ class SkillSpec:
         timeout_s: seconds before the skill is cancelled; 0 < timeout_s <= 600.
         examples: parameters that work on a new test wallet that holds 10 SOL, each valid by
             `parameters`. The conformance kit runs them; they need no preparation.
-        manifest: what it needs beside its wallet; None: no network, no storage, no secrets.
-        settings: JSON Schema, as `parameters`, of what the operator sets for it; a property of type
-            string with `secret: true` is stored sealed and shown to nobody. None: it has none.
+        manifest: its needs in addition to its wallet; None: no network, no storage, no secrets.
+        settings: JSON Schema, like `parameters`, of the operator's settings for it; None if it has
+            none. A string property with `secret: true` is stored encrypted and never shown.
     """
 
     name: Name
@@ -59,9 +59,9 @@ class SkillSpec:
     settings: Mapping[str, Any] | None = None
 
 
-# All four vendors refuse these beside `type: object` at the top of a tool's parameters.
+# All four vendors refuse these keywords at the top level of a tool's parameters.
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "const", "enum", "not", "oneOf"})
-# Only validators need these, so they are not restated in words.
+# Only validators need these keywords, so descriptions do not restate them.
 _DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "additionalProperties", "title"})
 _NARROW = frozenset(
     {
@@ -101,22 +101,22 @@ _WORDS = {
 def tool_definitions(
     tools: Iterable[ToolDefinition], *, narrow: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the tools in OpenAI's form, which litellm translates; new lists and objects each time.
+    """Return new tool definitions in OpenAI's form, which litellm translates.
 
     Args:
-        narrow: in Gemini's part of JSON Schema, as `narrowed` gives it.
+        narrow: whether to use Gemini's subset of JSON Schema, see `narrowed`.
     """
     made: list[dict[str, Any]] = json.loads(f"[{','.join(_text(tool, narrow) for tool in tools)}]")
     return made
 
 
 _MOST_TEXTS: Final = 1_024
-# Compared by identity, which is safe because the tool is stored with its text.
+# Tools are compared by identity; this is safe because the cache keeps each tool with its text.
 _texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
 
 
 def _text(tool: ToolDefinition, narrow: bool) -> str:
-    """Return a tool's definition as JSON, written once, because each cycle sends it again."""
+    """Return a tool's definition as JSON; it is cached, because each cycle sends it again."""
     found = _texts.get((id(tool), narrow))
     if found is None:
         found = (tool, json.dumps(_definition(tool, narrow)))
@@ -142,7 +142,7 @@ def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
 
 
 def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema in Gemini's subset of JSON Schema; its description restates what is lost."""
+    """Return a schema in Gemini's subset of JSON Schema; the description states the lost limits."""
     whole = dict(schema)
     if "oneOf" in whole and "anyOf" not in whole:
         whole["anyOf"] = whole.pop("oneOf")

@@ -33,16 +33,15 @@ class VenueSpec:
     """A venue's declaration; `name` equals the entry point's name.
 
     Attributes:
-        manifest: what it needs; None: no network. With one, its configured address is allowed
-            without being named.
-        base_url: the address of its API, `https://`, whose host is one of the manifest's sites;
-            None if it has none.
-        base_url_env: environment variable with another address, None if there is none to
-            configure.
-        secret_env: environment variable of its key, which the configured address gets instead of
-            the manifest's site. The manifest names it among its `secrets`, which may be more.
+        manifest: the plugin's needs; None: no network. A manifest need not name the configured
+            address.
+        base_url: the `https://` address of the venue's API, at one of the manifest's sites; None if
+            it has no API.
+        base_url_env: environment variable with another address; None if it cannot be configured.
+        secret_env: environment variable of the venue's key, one of the manifest's `secrets`. The
+            configured address gets it instead of the manifest's site.
         pools_env: environment variable with the addresses of the pools it trades with, separated by
-            commas; its name ends in `_POOLS`. A venue that declares one is asked only where it is
+            commas; its name ends in `_POOLS`. A venue with this variable is asked only if it is
             set.
     """
 
@@ -55,7 +54,7 @@ class VenueSpec:
 
 
 class _NoLedger:
-    """The ledger of a context that was given none: every read fails."""
+    """The ledger of a context that has no ledger: every read fails."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -65,15 +64,15 @@ class _NoLedger:
 
 @dataclass(frozen=True, slots=True)
 class VenueContext:
-    """A venue's capabilities while its call runs.
+    """The capabilities that a venue has during a call.
 
     Attributes:
-        http: bound to the venue's address; without one requests name theirs in full.
-        secrets: by variable, None if one is not set; ask `secret`.
+        http: a client bound to the venue's address; without an address, requests need whole URLs.
+        secrets: variable -> secret, None if not set; read them with `secret`.
         storage: as `SkillContext.storage`; None if the manifest declares no `storage_mb`.
         ledger: read access to the ledger.
         pools: the addresses of `VenueSpec.pools_env`, in the operator's order.
-        options: the service's own settings for a built-in venue, by variable.
+        options: variable -> the service's own setting for a built-in venue.
     """
 
     http: httpx.AsyncClient
@@ -90,7 +89,7 @@ class VenueContext:
 
 @dataclass(frozen=True, slots=True)
 class QuoteRequest:
-    """Sell exactly `amount` units of `input_mint`."""
+    """A request for a quote to sell exactly `amount` units of `input_mint`."""
 
     input_mint: Address
     output_mint: Address
@@ -126,14 +125,14 @@ _Table = Annotated[tuple[Address, ...], Meta(max_length=256)]
 
 @dataclass(frozen=True, slots=True)
 class SwapInstructions:
-    """A venue's swap as instructions; only `swap` is signed for, everything else is Solward's own.
+    """A venue's swap as instructions; only `swap` is signed, and Solward makes the rest.
 
     Attributes:
-        quote: the offer these instructions keep (may be newer than the quote passed in).
-        swap: the one swap instruction; its only signer is the taker.
-        accounts: mints for which the taker needs an associated token account beforehand.
+        quote: the offer that these instructions fulfil, which may be newer than the requested one.
+        swap: the swap instruction; its only signer is the taker.
+        accounts: mints for which the taker needs an associated token account before the swap.
         tables: lookup table address -> its addresses in order, for compiling.
-        compute_units: the limit to set, None for the default.
+        compute_units: the compute unit limit to set, None for the default.
     """
 
     quote: Quote
@@ -145,7 +144,7 @@ class SwapInstructions:
 
 @dataclass(frozen=True, slots=True)
 class SwapTransaction:
-    """The venue's transaction, complete but for the wallet's signature."""
+    """The venue's whole transaction, which lacks only the wallet's signature."""
 
     wire: WireBytes
     last_valid_block_height: int
