@@ -1,1 +1,1 @@
-"""Money operations of a wallet: declared (`declared`), planned (`plans`) and performed."""
+"""Money operations of a wallet: their declarations (`declared`), plans (`plans`) and execution."""

@@ -1,8 +1,8 @@
 """Holds: transactions that wait for a person, who approves or denies them.
 
-An approval is stored first. Then the request is made again as if its principal asked now: planned,
-simulated and judged by all rules except the one that held it. The reservation uses the approval up
-in its own database transaction, so it is paid at most once, even if a process dies.
+An approval is stored first. Then the request is made again as if its principal made it now: it is
+planned, simulated and judged by all rules except the rule that held it. The reservation's database
+transaction uses up the approval, so it is paid at most once, even if a process dies.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Approvals:
         may_approve: MayApprove,
         hook: StepHook = no_hook,
     ) -> None:
-        # `actors` has for each kind of principal a function that returns the actor of one, outside
-        # of any request or run. `wallet_of_key` returns the only wallet of an API key, None for
-        # all. Both raise `SolwardError` if the principal is gone or may not ask any more.
+        # `actors` has, for each kind of principal, a function that returns a principal's actor
+        # outside of requests and runs. `wallet_of_key` returns a key's only wallet, None for all.
+        # Both raise `SolwardError` if the principal is gone or may not request any more.
         self._database = database
         self._operations = operations
         self._actors = actors
@@ -83,7 +83,7 @@ class Approvals:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, hold_id: str) -> Hold:
-        """Return one hold, after expiring it if its time is over; raises `NotFound`."""
+        """Return one hold, and expire it first if its time is over; raises `NotFound`."""
         return (await self._current(hold_id)).hold
 
     async def listed(
@@ -98,12 +98,12 @@ class Approvals:
         """Return holds, newest first.
 
         Args:
-            principal: the one that asked.
-            is_open: True for those that may still move money, False for the others.
-            before: id of a hold; only older ones are returned.
+            principal: the requester.
+            is_open: True for holds that may still move money, False for the others.
+            before: id of a hold; only older holds are returned.
 
         Raises:
-            InvalidRequest: `before` is no hold's id.
+            InvalidRequest: `before` is not the id of a hold.
         """
         await self._expire()
         async with self._database.read() as connection:
@@ -115,7 +115,7 @@ class Approvals:
             )  # fmt: skip
 
     async def approve(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """Approve a hold and carry it out; return it.
+        """Approve a hold, carry it out, and return it.
 
         Approving an approved or executed hold changes nothing.
 
@@ -123,10 +123,10 @@ class Approvals:
             approver: `admin`, `admin:<id>`, `webhook` or `key:<id>`.
 
         Raises:
-            NotFound: no such hold, or none that the approver may see.
+            NotFound: the hold does not exist, or the approver may not see it.
             MayNotDecide: the approver may not decide it.
-            HoldDecided: it has ended; or it still waits, because transactions are frozen or the
-                agent was stopped.
+            HoldDecided: it has ended, or cannot be approved now because transactions are frozen or
+                the agent was stopped.
         """
         row = await self._decidable(hold_id, approver, note)
         if row.hold.state is HoldState.HELD:
@@ -154,9 +154,9 @@ class Approvals:
         return row.hold
 
     async def deny(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """Deny a hold that waits, or was approved and is not carried out yet.
+        """Deny a hold that waits, or that was approved and is not carried out yet.
 
-        From now on its principal gets a blocked record as the answer.
+        Repeating the request then returns a blocked record.
 
         Raises:
             Same as `approve`.
@@ -180,14 +180,14 @@ class Approvals:
         return row.hold
 
     async def may_decide(self, principal: str) -> bool:
-        """Return whether a principal may decide others' holds: an admin, or a key with a grant."""
+        """Return whether a principal, an admin or a key with a grant, may decide others' holds."""
         if is_admin(principal) or principal == WEBHOOK:
             return True
         async with self._database.read() as connection:
             return await self._may_approve(connection, principal, None)
 
     async def sweep(self) -> None:
-        """Expire holds, and carry out approved ones of a process that died."""
+        """Expire holds whose time is over; carry out approved holds of a dead process."""
         await self._expire()
         async with self._database.read() as connection:
             left = await store.abandoned_holds(connection, self._me)
@@ -201,7 +201,7 @@ class Approvals:
                 self._start(row)
 
     async def close(self) -> None:
-        """Wait a while for holds that are being carried out; the next start does the rest."""
+        """Wait a while for holds that are being carried out; the next start does the others."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=CLOSE_WAIT_S)
         for task in list(self._running.values()):
@@ -225,14 +225,14 @@ class Approvals:
                 return
             for each in hold.chain:
                 if each.startswith("schedule:") and each != hold.principal:
-                    # A key's schedule ends with its secret, and so does what it asked for.
+                    # A key's schedule ends with its secret, and so do its requests.
                     actor = await self._actor(each) or actor
             await self._make_again(row, actor)
         except (HoldWaits, LedgerError) as waits:
             await self._note_wait(row, str(waits))
             return
         except (HoldTaken, StoreError):
-            # The approval is used already, or the database is away and the next sweep tries again.
+            # The approval is used already, or the database is away; the next sweep tries again.
             return
         except TransactionError as ended:
             _log.info("hold_ended", hold_id=hold.id, transaction_id=ended.record.id)
@@ -240,7 +240,7 @@ class Approvals:
         except SolwardError as refused:
             error = str(refused)
         except Exception as bug:
-            # Such as a bug of a venue plugin, whose text may contain secrets.
+            # This may be a bug of a venue plugin, and its text may contain secrets.
             if await self._note_wait(row, f"it failed unexpectedly ({type(bug).__name__})"):
                 _log.exception("hold_failed", hold_id=hold.id)
             return
@@ -280,7 +280,7 @@ class Approvals:
         )
         if "operation" in recipe:
             operation = OPERATIONS[recipe["operation"]]
-            # Values that the plan chose because the caller left them out, such as the validator.
+            # Values that the plan chose because the caller omitted them, such as the validator.
             chosen = {
                 each.json: hold.details[each.detail or each.json]
                 for each in operation.fields
@@ -318,7 +318,7 @@ class Approvals:
         return row
 
     async def _check_approver(self, connection: AsyncConnection, hold: Hold, approver: str) -> None:
-        """Allow the operator, the webhook, and a key with a grant that did not ask itself."""
+        """Allow the operator, the webhook, and a key with a grant that is not the requester."""
         if is_admin(approver) or approver == WEBHOOK:
             return
         kind, _, key_id = approver.partition(":")
@@ -330,7 +330,7 @@ class Approvals:
             raise MayNotDecide("This key has no grant to approve")
 
     async def _check_agent(self, hold: Hold) -> None:
-        """Refuse to approve for a stopped agent; its holds wait until it runs again."""
+        """Refuse to approve a stopped agent's hold; the holds wait until the agent runs again."""
         if hold.agent_id is None:
             return
         async with self._database.read() as connection:
@@ -353,7 +353,7 @@ class Approvals:
             except StoreError:
                 raise
             except Exception:
-                # A hold that cannot be expired must not keep the others open.
+                # If one hold cannot be expired, the others must be expired all the same.
                 _log.exception("hold_not_expired", hold_id=row.hold.id)
 
     async def _expire_one(self, row: HoldRow) -> None:

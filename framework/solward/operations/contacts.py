@@ -1,7 +1,7 @@
 """Contacts: names that people give to recipients' addresses, shown in tables.
 
-A contact allows nothing: no grant, guardrail, agent or plugin reads it. Grants name addresses, or
-groups of the policy's own address book, which is changed with the policy.
+A contact gives no permission: no grant, guardrail, agent or plugin reads it. Grants name addresses,
+or groups of the policy's own address book, which changes with the policy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from solward.types.events import EventKind
 from solward.vault.custody.model import begins_as_group, has_address_or_id
 
 MAX_CONTACTS: Final = 1_000
-# The dashboard and the export begin the name of a wallet of the service with this word.
+# The dashboard and the export put this word before the name of one of the service's wallets.
 _OWN: Final = skeleton("wallet")
 
 
@@ -34,7 +34,7 @@ class Contacts:
     database: Database
 
     async def listed(self) -> list[ContactRow]:
-        """Return all contacts by name, and after them the members of the policy's groups."""
+        """Return all contacts sorted by name, followed by the members of the policy's groups."""
         async with self.database.read() as connection:
             return await store.address_book_rows(connection)
 
@@ -42,9 +42,9 @@ class Contacts:
         """Name an address, or rename it.
 
         Raises:
-            InvalidRequest: the address is invalid, is a wallet of the service, or looks like
-                another known one; the name is invalid, or looks like another contact's; there are
-                `MAX_CONTACTS` already.
+            InvalidRequest: the address is invalid, is a wallet of the service, or resembles another
+                known address; the name is invalid, or resembles another contact's; there are
+                already `MAX_CONTACTS`.
         """
         if not is_address(address):
             raise InvalidRequest("address must be an address, base58 of 32 bytes")
@@ -74,7 +74,7 @@ class Contacts:
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
-        """Return the address of a recipient: an address, a wallet's name or a contact's name."""
+        """Return the address for a recipient: an address, a wallet's name or a contact's name."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:
@@ -85,7 +85,7 @@ class Contacts:
 
 def _check_name(name: str) -> None:
     is_plain = name.isprintable() and name == name.strip() and not begins_as_group(name)
-    # Lists shorten an address without a name with this character.
+    # Lists use this character to shorten an address that has no name.
     is_address_like = "\u2026" in name or has_address_or_id(name)
     if not (is_plain and skeleton(name)) or is_address_like:
         raise InvalidRequest(
@@ -99,7 +99,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[OwnWallet]) -> None:
-    """Raise `InvalidRequest` if an address or name looks like a contact's or own wallet's."""
+    """Raise `InvalidRequest` if an address or name resembles that of a contact or an own wallet."""
     wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")

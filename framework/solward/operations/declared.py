@@ -1,7 +1,7 @@
 """Every money operation, declared once.
 
 Routes, their description, skill parameters, `SkillContext`, the typed client, commands and forms
-derive from here. Defaults and bounds are defined only in this module.
+are derived from these declarations. Only this module defines defaults and bounds.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from solward.types.record import TransactionType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing a wallet can do with its money.
+    """The declaration of one money operation.
 
     Attributes:
-        name: of the Python method that does it.
-        type: of its records.
+        name: the name of the Python method that performs it.
+        type: the type of its records.
         tag: its chapter in the API's description: `money`, `tokens` or `staking`.
-        title: what it does, in a few words, without a full stop.
-        does: a sentence for docstrings and help; it names fields in backticks.
-        note: further text for the API's description.
+        title: its description in a few words, without a full stop.
+        does: its description as a sentence, for docstrings and help; names fields in backticks.
+        note: more text for the API's description.
         fields: its parameters, in the order of the command line's arguments.
-        details: the details of its record.
-        example: a request's body.
-        answer: the details of the record for `example`.
-        refusals: texts of its 400 besides those of its fields, or errors with another status in
-            `ERROR_STATUS`.
-        verb: label of its button.
-        progress: the label while it is performed.
-        route: the last segment of its URL, if it is not the name.
-        is_flat: whether its answer has the details at the top level too.
+        details: the fields of its record's details.
+        example: the body of an example request.
+        answer: the details in the record of `example`.
+        refusals: texts of its 400 answers, except those for its fields; or errors whose status
+            depends on `ERROR_STATUS`.
+        verb: the label of its button.
+        progress: the button's label while it is performed.
+        route: the last segment of its URL, if this is not `name`.
+        is_flat: whether its answer repeats the details at the top level.
         metadata: details that its answer repeats under `metadata`.
-        flag: a field of its answer that is true once it is confirmed.
-        repeats: whether `left` in its details says how much further calls can take.
-        is_irreversible: whether it cannot be undone; the dashboard then asks before it.
-        question: the command line asks this first; it may name fields in braces.
+        flag: the name of a field of its answer that is true once it is confirmed.
+        repeats: whether further calls can do more; `left` in its details says how much.
+        is_irreversible: whether it cannot be undone; the dashboard then asks for confirmation.
+        question: the command line's question before it; may name fields in braces.
     """
 
     name: str
@@ -82,16 +82,16 @@ class Operation:
 
     @property
     def path(self) -> str:
-        """The last segment of its URL, and its command's name: `wrap-sol`."""
+        """The last segment of its URL and the name of its command, such as `wrap-sol`."""
         return self.route or self.name.replace("_", "-")
 
     def read(self, params: Mapping[str, object]) -> dict[str, Any]:
         """Return the plan's arguments from a request's parameters; unknown names are ignored.
 
-        An absent field has its default. None is refused for a field whose default is a value.
+        An absent field gets its default. None is refused for a field whose default is not None.
 
         Raises:
-            InvalidRequest: naming the first field that is missing or wrong.
+            InvalidRequest: a field is missing or wrong; names the first such field.
         """
         return {
             each.name: each.default
@@ -101,11 +101,11 @@ class Operation:
         }
 
     def requested(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the details that a request alone tells, for a record that could not be planned.
+        """Return the details that the request alone determines, for the record of a failed plan.
 
         Args:
-            wallet: its address.
-            values: as `read` returns them.
+            wallet: the wallet's address.
+            values: the result of `read`.
         """
         known = {each.detail or each.json: values[each.name] for each in self.fields}
         known["from"] = wallet
@@ -113,7 +113,7 @@ class Operation:
         return {name: known[name] for name in names if known.get(name) is not None}
 
     def schema(self) -> Schema:
-        """Return the JSON Schema of its parameters, without further properties."""
+        """Return the JSON Schema of its parameters, which allows no other properties."""
         return object_schema(self.fields)
 
 
@@ -216,7 +216,7 @@ UNWRAP_SOL = Operation(
 
 # Selling one token for another at a venue.
 
-# All of the input: basis points of a whole.
+# 100 %, in basis points.
 MAX_SLIPPAGE_BPS = 10_000
 _DEFAULT_SLIPPAGE_BPS = 50
 
@@ -275,7 +275,7 @@ SWAP = Operation(
 _NAME_BYTES = 32
 _SYMBOL_BYTES = 10
 _DEFAULT_SUPPLY = 1_000_000
-# Most decimals of a launched token, and of any mint.
+# The maximum decimals of a launched token, and of any mint.
 _MAX_DECIMALS = 9
 _MOST_DECIMALS = 255
 
@@ -464,10 +464,10 @@ CLOSE_ACCOUNT = Operation(
     progress="Closing",
 )
 
-# Rent that comes back: the excess of token accounts, and empty ones that can be closed.
+# Reclaiming rent: the excess of token accounts, and all rent of empty accounts that can close.
 
-# Accounts that one transaction takes rent from. So many, of both token programs and with a memo,
-# fit into 1,232 bytes.
+# The maximum number of accounts in one transaction that reclaims rent. So many, of both token
+# programs and with a memo, fit into 1,232 bytes.
 MOST_AT_ONCE = 20
 
 _TAKE = Choice(
@@ -595,7 +595,7 @@ WITHDRAW_STAKE = Operation(
 )
 
 
-# All operations above; one declared below this line would be missing.
+# All operations above this line; an operation declared below it would be missing.
 OPERATIONS: dict[str, Operation] = {
     declared.name: declared
     for declared in tuple(globals().values())
@@ -607,7 +607,7 @@ def operation_parameters(name: str) -> Schema:
     """Return the JSON Schema of an operation's parameters, for the skill that calls it.
 
     Args:
-        name: of the context's method, such as `swap`.
+        name: the name of the context's method, such as `swap`.
 
     Raises:
         KeyError: there is no such operation.
@@ -616,6 +616,6 @@ def operation_parameters(name: str) -> Schema:
 
 
 def recipient_fields(name: str) -> tuple[Recipient, ...]:
-    """Return the fields that name the recipient of an operation or its skill; none for others."""
+    """Return the fields that name the recipient of an operation or of its skill; may be empty."""
     fields = OPERATIONS[name].fields if name in OPERATIONS else ()
     return tuple(each for each in fields if isinstance(each, Recipient))

@@ -1,4 +1,4 @@
-"""API keys as principals: their actors with present limits, and their rate of requests."""
+"""API keys as principals: their actors with their current limits, and their request rate."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLi
     """Return the ceilings of a key, in lamports in any 24 hours."""
     return ScopeLimits(
         daily_lamports=spending_limit_lamports,
-        # All principals share the wallet's ceiling of costs, so a key with a low spending limit may
-        # use up little of it.
+        # All principals share the wallet's ceiling on costs, so a key with a low spending limit
+        # gets only a small part of it.
         daily_costs_lamports=min(max_costs_lamports, spending_limit_lamports),
     )
 
@@ -28,12 +28,12 @@ def limits_of(key: Credential) -> ScopeLimits:
 
 
 def actor_of_key(key: Credential, hash_: str) -> Actor:
-    """Return a key's actor; nothing is reserved for it once the secret with this hash has ended."""
+    """Return a key's actor, which can reserve nothing once the secret with this hash has ended."""
     return Actor(key.principal, limits=((key.principal, limits_of(key)),), api_key=hash_)
 
 
 class KeyCallers:
-    """The API keys of the service, for work done for a key outside of its requests."""
+    """The service's API keys, for work that the service does for a key outside of a request."""
 
     def __init__(self, credentials: Credentials, limiter: Limiter, policies: Policies) -> None:
         self._credentials = credentials
@@ -41,25 +41,25 @@ class KeyCallers:
         self._policies = policies
 
     async def actor(self, key_id: str) -> Actor:
-        """Return a key's actor with its present limits; raises `KeyRevoked`."""
+        """Return a key's actor with its current limits; raises `KeyRevoked`."""
         key = await self._key(key_id)
         return actor_of_key(key, key.hash)
 
     async def bound_actor(self, key_id: str, hash_: str) -> Actor:
-        """Return a key's actor, for whom nothing is reserved once the secret with this hash has
-        ended; raises `KeyRevoked` if it has already."""
+        """Return a key's actor, which can reserve nothing once the secret with this hash has ended;
+        raises `KeyRevoked` if it has already ended."""
         key = await self._credentials.find(hash_)
         if key is None or key.id != key_id:
             raise KeyRevoked
         return actor_of_key(key, hash_)
 
     async def secret_hash(self, key_id: str) -> str:
-        """Return the hash of a key's present secret; raises `KeyRevoked`."""
+        """Return the hash of a key's current secret; raises `KeyRevoked`."""
         return (await self._key(key_id)).hash
 
     async def count_request(self, key_id: str) -> str | None:
-        """Count a run that may spend as one of the key's requests; raises `KeyRevoked`. If it is
-        one too many, it is not counted and the reason is returned."""
+        """Count a run that may spend as a request of the key; raises `KeyRevoked`. If it is beyond
+        the key's rate limit, return the reason and do not count it."""
         key = await self._key(key_id)
         try:
             await self._limiter.take(key.id, key.rate_limit)
@@ -72,7 +72,7 @@ class KeyCallers:
         return (await self._key(key_id)).wallet_id
 
     async def of_wallet(self, wallet_id: str) -> WalletKeys:
-        """Return every key that may use a wallet."""
+        """Return all keys that may use a wallet."""
         found = [
             (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports))
             for row in await self._credentials.of_wallet(wallet_id)
@@ -86,7 +86,7 @@ class KeyCallers:
         """Delete a key at once, with its grants and its count of requests; raises `NotFound`."""
         await self._credentials.revoke(key_id, is_admins=False)
         await self._limiter.forget(key_id)
-        # Grants are removed last, so that the key never exists without them.
+        # The grants are removed last, so that the key is never without its grants.
         await self._policies.forget(key_principal(key_id))
 
     async def _key(self, key_id: str) -> Credential:

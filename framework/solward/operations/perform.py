@@ -17,7 +17,7 @@ from solders.instruction import Instruction
 
 from solward.context import PocketRequest
 
-# The families are imported for the plans they register.
+# These modules are imported because they register their plans.
 from solward.operations import staking  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations.declared import OPERATIONS, SWAP, Operation
@@ -43,20 +43,20 @@ from solward.vault.money.engine import Engine
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.request import Actor, Draft, HoldWaits, PocketDraft, PocketTaken
 
-# Tries of a swap or call whose pocket another process used first.
+# The number of tries of a swap or call if another process uses its pocket first.
 _POCKET_TRIES = 5
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The lock of a wallet's purchases of one mint, and how many wait for it or hold it."""
+    """The lock for a wallet's purchases of one mint, and the number of tasks that use it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0
 
 
 class Operations:
-    """Every declared operation, and transactions that plugin skills draft themselves."""
+    """Performs the declared operations, and transactions that plugin skills draft themselves."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Operations:
             "venues": Venues(tuple(venues), swap_venue),
             "versions": engine.versions,
         }
-        # Purchases in this process by wallet and mint, with how many wait for each.
+        # The purchase locks of this process, by wallet and mint.
         self._purchases: dict[tuple[str, str], _Turn] = {}
 
     @property
     def entries(self) -> PluginEntries:
-        """The entries that plugins keep for wallets."""
+        """The entries that plugins store for wallets."""
         return self._engine.entries
 
     def use_venues(self, venues: Sequence[Venue]) -> None:
@@ -112,14 +112,14 @@ class Operations:
         """Perform an operation: validate it, plan it, and hand the draft to the engine.
 
         Args:
-            name: of a declared operation.
-            params: its fields by their JSON names; others are ignored.
-            at_least: mint -> units that a swap must bring, whatever its slippage.
-            venue: name of the only venue that may make a swap.
+            name: the name of a declared operation.
+            params: the operation's fields by their JSON names; other names are ignored.
+            at_least: mint -> minimum units that a swap must bring, whatever its slippage.
+            venue: the name of the only venue that a swap may use.
 
         Raises:
             WalletNotFound: no such wallet.
-            InvalidRequest: bad input; names it, and nothing is stored.
+            InvalidRequest: a field is wrong; names it, and nothing is stored.
             TransactionFailed: the ledger did not answer; the record has the requested details.
             The errors of `Engine.execute`.
         """
@@ -141,8 +141,8 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         plan = PLANS[name]
         if "ledger" in plan.sources:
-            # An earlier run of this action may have changed the ledger so that it cannot be planned
-            # again. Other plans depend only on their parameters, and the engine finds the action.
+            # After an earlier run of this action, the changed ledger may make a new plan fail.
+            # Other plans depend only on their parameters, and the engine finds the earlier run.
             known = await self._engine.known_action(actor)
             if known is not None:
                 return known
@@ -156,8 +156,8 @@ class Operations:
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")
-        # SOL arrives on an account of the pocket, so what else the wallet gets meanwhile does not
-        # matter. A dry run does not wait, and no real purchase waits for it.
+        # Purchases of SOL need no lock: SOL arrives on an account of the pocket, so other receipts
+        # of the wallet do not matter. A dry run neither waits nor blocks a real purchase.
         alone = bought != WRAPPED_SOL_MINT and not actor.dry_run
         async with self._turn(wallet.id, bought) if alone else contextlib.nullcontext():
             for _ in range(_POCKET_TRIES):
@@ -200,7 +200,7 @@ class Operations:
         except InvalidRequest as error:
             if planned.pocket is None:
                 raise
-            # The venue made these bytes, so the caller's request is not at fault.
+            # The venue made these bytes, so the error is not in the caller's request.
             told = InvalidRequest(f"The swap venue's transaction was refused: {error}")
             raise await self._engine.refuse(wallet_id, actor, planned.intent, told) from None
 
@@ -210,7 +210,7 @@ class Operations:
             return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
     async def reclaimable(self, wallet_id: str) -> ReclaimableRent:
-        """Return the rent that calls of `reclaim_rent` would take back; sends nothing.
+        """Return the rent that `reclaim_rent` could reclaim; sends nothing.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -228,10 +228,10 @@ class Operations:
         instructions: Sequence[Instruction],
         wire: bytes | None,
     ) -> TransactionRecord:
-        """Send a transaction that a plugin skill made itself, signed by this wallet alone.
+        """Send a transaction that a plugin skill made, signed by this wallet only.
 
         Raises:
-            InvalidRequest: a value or a type that does not fit; names the field.
+            InvalidRequest: a value or a type is wrong; names the field.
             The errors of `Engine.execute`.
         """
         wallet = await self._wallets.get(wallet_id)
@@ -246,13 +246,13 @@ class Operations:
         """Call a program with a pocket, for a plugin skill; see `SkillContext.pocket`.
 
         Raises:
-            InvalidRequest: a value that does not fit; names the field.
+            InvalidRequest: a value is wrong; names the field.
             The errors of `Engine.use_pocket`.
         """
         request = _owned(read_request(request), actor)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
-        # No recipe: the call is built by the skill's own code, which only the skill can run again.
+        # There is no recipe: only the skill can repeat the call, because its own code builds it.
         actor = replace(actor, recipe=None)
         for _ in range(_POCKET_TRIES):
             async with self._pocket(wallet_id, request) as pocket:
@@ -264,7 +264,7 @@ class Operations:
 
     @asynccontextmanager
     async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
-        """Yield a new pocket, or the one of a position."""
+        """Yield a new pocket, or the pocket of the request's position."""
         known = None
         if request.program is not None and request.position is not None:
             known = await self._wallets.position(wallet_id, request.program, request.position)
@@ -282,7 +282,7 @@ class Operations:
 
     @asynccontextmanager
     async def _turn(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
-        """Let a wallet buy a mint once at a time, because each purchase asserts the balance."""
+        """Let a wallet's purchases of one mint run one at a time, as each asserts the balance."""
         key = (wallet_id, mint)
         turn = self._purchases.setdefault(key, _Turn())
         turn.wanted += 1
@@ -296,10 +296,10 @@ class Operations:
 
 
 def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
-    """Return the request with its position's name below that of the plugin's distribution.
+    """Return the request with the plugin's distribution as a prefix of its position's name.
 
-    A skill that uses a position can take all that is in it, so distributions must not share names.
-    No distribution's name has a slash.
+    A skill that uses a position can take everything in it, so distributions must not share
+    positions. The names of distributions have no slash.
     """
     owner = next((via for via in actor.via if via.startswith(_DISTRIBUTION)), None)
     if request.position is None or owner is None:
@@ -311,7 +311,7 @@ _DISTRIBUTION = "plugin:"
 
 
 def _shortest(value: Decimal) -> str:
-    """Return a text that is the same for equal numbers, and short for large exponents."""
+    """Return the number as text, the same for equal numbers and short for large exponents."""
     sign, digits, exponent = value.as_tuple()
     shown = "".join(map(str, digits)).rstrip("0")
     if not shown or not isinstance(exponent, int):
@@ -322,7 +322,7 @@ def _shortest(value: Decimal) -> str:
 def _recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the operation's recipe: its fields as given, and as read, where 0.5 equals 0.50."""
+    """Return the operation's recipe: its fields as given, and normalized (0.5 equals 0.50)."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {
         name: _shortest(Decimal(value)) if type(value) in (int, Decimal) else str(value)

@@ -11,17 +11,17 @@ from solward.operations.declared import Operation
 from solward.types.guardrail import Intent
 from solward.vault.money.request import Draft, PocketDraft
 
-# An airdrop is its intent and lamports, because the faucet makes and signs the transaction.
+# The plan of an airdrop is an intent and lamports, as the faucet makes and signs the transaction.
 Planned: TypeAlias = Draft | PocketDraft | tuple[Intent, int]
 Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
 
-# The sources that a plan may read; it gets those among its parameters.
+# The sources that a plan may read; it gets those that it has as parameters.
 SOURCES = ("ledger", "tokens", "network", "venues", "limits", "pocket", "versions")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan function and the sources among its parameters."""
+    """A plan function, and the sources that it has as parameters."""
 
     function: Callable[..., Planned | Awaitable[Planned]]
     sources: tuple[str, ...]
@@ -31,10 +31,10 @@ PLANS: dict[str, Plan] = {}
 
 
 def plans(operation: Operation) -> Callable[[Function], Function]:
-    """Register the plan of an operation.
+    """Return a decorator that registers the plan of an operation.
 
-    It is called with the wallet's address and, by keyword, the sources it names and the operation's
-    fields as `read`. It raises `InvalidRequest` if the ledger's state makes the operation
+    The plan is called with the wallet's address and, by keyword, its sources and the operation's
+    fields from `read`. It raises `InvalidRequest` if the ledger's state makes the operation
     impossible, and `LedgerError` if the ledger does not answer.
 
     Raises:

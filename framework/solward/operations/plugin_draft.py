@@ -1,8 +1,8 @@
-"""Transactions that plugins make themselves: checks of values and type, calls of programs with a
-pocket, and recipes to make one again after an approval.
+"""Transactions that plugins make themselves: checks of their values and types, calls to programs
+with a pocket, and recipes to repeat a transaction after its approval.
 
-A plugin's values may have classes of its own, whose comparisons can return anything. Limits are
-comparisons, so values are converted to exact built-in types here.
+A plugin's values may have the plugin's own classes, whose comparisons can return anything. Limits
+compare values, so all values are converted to exact built-in types here.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _MAX_NAME = 64
 def plugin_draft(
     wallet: str, declared: Intent, instructions: Iterable[object], wire: object = None
 ) -> Draft:
-    """Return the draft of a transaction that a skill made, signed by this wallet alone.
+    """Return the draft of a skill's own transaction, which only this wallet signs.
 
     Args:
         declared: the skill's declaration; its wallet is not read.
-        wire: a whole transaction, in place of instructions.
+        wire: a whole transaction, instead of instructions.
 
     Raises:
         InvalidRequest: a value has another type, or the bytes do not match the declared type or a
@@ -98,7 +98,7 @@ def plugin_draft(
 
 
 def plain(value: object) -> Any:
-    """Convert JSON-like data to exact built-in types; anything else is returned as it is."""
+    """Convert JSON-like data to exact built-in types; other values are returned unchanged."""
     kind = type(value)
     if value is None or kind in (bool, int, str, Decimal):
         return value
@@ -115,17 +115,17 @@ def plain(value: object) -> Any:
     return value
 
 
-# Types of transactions, as their bytes show them.
+# The types of transactions that can be recognized by their bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class _StatedType:
-    """A type of transaction that its instructions alone show, with all its details.
+    """A type of transaction that is recognized, with all its details, by its instructions alone.
 
     Attributes:
-        text: its description, for the refusal.
-        details: wallet, instructions of the kind and given details -> details that the service
-            states; None if the instructions are not one such transaction of this wallet.
+        text: the type's description, for refusals.
+        details: function of the wallet, the instructions and the given details. Returns the
+            service's details; None if the instructions are not one such transaction of this wallet.
     """
 
     text: str
@@ -150,7 +150,7 @@ def _transfer(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> 
 
 
 def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
-    """Return a test for a checked instruction, whose data has amount and decimals."""
+    """Return a test for a "checked" token instruction, whose data has amount and decimals."""
 
     def found(call: Call) -> bool:
         return (
@@ -174,7 +174,7 @@ def _same(calls: Sequence[Call], *parts: int) -> bool:
 
 
 def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool:
-    """Return whether the source of each is the wallet's associated account of the mint."""
+    """Return whether each call's source is the wallet's associated account of the mint."""
     return all(
         each.accounts[source] == _associated(wallet, each.accounts[mint], each.program)
         for each in calls
@@ -182,8 +182,8 @@ def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool
 
 
 def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]) -> Details | None:
-    # Source, mint, receiver, authority. The source must be the wallet's associated account, because
-    # of another account the wallet may be only the delegate, and the bytes do not tell the owner.
+    # Source, mint, receiver, authority. The source must be the wallet's associated account: of
+    # another account the wallet may be only the delegate, and the bytes do not show the owner.
     _source, mint, account, authority = calls[0].accounts
     if not _same(calls, 1, 2, 3) or authority != wallet or not _all_own(wallet, calls, 0, 1):
         return None
@@ -231,7 +231,7 @@ _STATED: Final[Mapping[str, _StatedType]] = {
         "a BurnChecked of one mint by the wallet", _is_token(Token.BURN_CHECKED, 3), _burn
     ),
 }
-# The types that a plugin's own transaction may declare; others are made only by their operation.
+# The types that a plugin's own transaction may declare; other types need their operation.
 TYPES: Final = (*_STATED, TransactionType.SWAP, TransactionType.OTHER)
 
 
@@ -242,7 +242,7 @@ def _is_neutral(call: Call) -> bool:
     return call.program == COMPUTE_BUDGET_PROGRAM or call.program in MEMO_PROGRAMS
 
 
-# A swap is declared by what leaves and what must arrive, which simulation and ledger enforce.
+# A swap is declared by what may leave and must arrive; simulation and ledger enforce both.
 MAX_DETAILS_BYTES: Final = 16 * 1024
 _SWAP_AMOUNTS: Final = ("inputAmount", "outputAmount", "slippageBps", "priceImpact")
 
@@ -268,7 +268,7 @@ def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> 
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:
-    """Return the intent with details from its bytes, and the plugin's own details apart."""
+    """Return the intent with details from its bytes, and the plugin's own details kept apart."""
     for name, value in stated.items():
         if name in intent.details and intent.details[name] != value:
             raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
@@ -307,7 +307,7 @@ def _number(data: bytes) -> int:
 def _instruction(value: object) -> Instruction:
     if not isinstance(value, Instruction):
         raise InvalidRequest("instructions must be instructions of solders")
-    # A copy, because the skill could change its own while this one is judged.
+    # This is a copy, because the skill could change its own object while this one is judged.
     return Instruction.from_bytes(bytes(value))
 
 
@@ -336,10 +336,10 @@ def _texts(values: Iterable[object], field: str) -> frozenset[str]:
 
 
 def plain_details(value: Mapping[str, Any]) -> Details:
-    """Return JSON data in exact built-in types.
+    """Return details as JSON data in exact built-in types.
 
     Raises:
-        InvalidRequest: it is no JSON, or has text or numbers that lists and exports cannot write.
+        InvalidRequest: it is not JSON, or has text or numbers that lists and exports cannot write.
     """
     try:
         text = jsontext.dumps(plain(value))
@@ -349,7 +349,7 @@ def plain_details(value: Mapping[str, Any]) -> Details:
     if unfit := jsontext.unfit(found, "details"):
         raise InvalidRequest(f"{unfit}; nothing was sent")
     if len(text.encode()) > MAX_DETAILS_BYTES:
-        # Lists of records read the details of every record, even of refused ones.
+        # Lists of records write the details of every record, even of a refused one.
         raise InvalidRequest(
             f"details must be at most {MAX_DETAILS_BYTES >> 10} KiB of JSON; nothing was sent"
         )
@@ -357,10 +357,10 @@ def plain_details(value: Mapping[str, Any]) -> Details:
 
 
 def read_request(given: PocketRequest) -> PocketRequest:
-    """Return a skill's request in exact built-in types, each value read once.
+    """Return a skill's request in exact built-in types; each of its values is read only once.
 
     Raises:
-        InvalidRequest: a value does not fit; names the field.
+        InvalidRequest: a value is wrong; names the field.
     """
     request = PocketRequest(
         build=given.build,
@@ -402,7 +402,7 @@ async def plan_use(
     """Return the draft that funds a pocket for a checked request.
 
     Raises:
-        InvalidRequest: a token is no mint, or cannot be put into a pocket.
+        InvalidRequest: a token is not a mint, or cannot be put into a pocket.
         LedgerError: the ledger did not answer.
     """
     sides, rent = [], 0
@@ -451,7 +451,7 @@ def _amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
 
 
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:
-    """Return JSON from which the transaction can be made again; nothing in it is from a node."""
+    """Return JSON from which the transaction can be made again; it has no data from a node."""
     declared = {each.name: getattr(intent, each.name) for each in fields(Intent)} | {"wallet": ""}
     return {
         "instructions": [base64.b64encode(bytes(each)).decode() for each in instructions],
@@ -466,7 +466,7 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
     """Return the intent and instructions of a recipe; the engine sets the wallet.
 
     Raises:
-        InvalidRequest: a version of Solward with other declarations stored it.
+        InvalidRequest: another version of Solward, with other declarations, stored the recipe.
     """
     sets = ("destinations", "may_close", "may_revoke")
     try:

@@ -1,4 +1,4 @@
-"""Runs of skills: the context of one run on a wallet, and its money calls."""
+"""Runs of skills on wallets: the context of a run, and its money calls."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ class SkillRuns:
             SkillNotFound: no loaded skill has this name.
             WalletNotFound: no such wallet.
             InvalidRequest: the parameters do not fit the skill's schema.
-            SkillError, TransactionError: the skill's or the engine's refusal.
+            SkillError, TransactionError: the skill or the engine refused.
         """
         skill = self.registry().skill(name)
         wallet = await self.wallets.get(wallet_id)
         settings = await self.plugin_state.settings_of(skill)
         called = replace(actor, call=skill.parameters.validate(params))
         context = self.context(skill, wallet, called, agent, settings)
-        # Models read the text, so secrets of settings are removed, even another skill's: skills of
-        # one distribution share a process.
+        # Models read the text, so secret settings are removed from it, even those of other skills,
+        # because skills of one distribution share a process.
         try:
             return concealed(await run_skill(skill, params, context, emit=self.events.publish))
         except SolwardError as error:
@@ -111,7 +111,7 @@ class SkillRuns:
     ) -> SkillContext:
         """Return a skill's context for one run on a wallet.
 
-        Its secrets and folder are for a skill in this process; a plugin host makes its own context.
+        Its secrets and folder are for skills in this process; plugin hosts make their own context.
         """
         spec = skill.spec
         via = (f"skill:{spec.name}", f"plugin:{canonical(skill.distribution)}")
@@ -133,10 +133,10 @@ class SkillRuns:
 
 @dataclass(frozen=True, slots=True)
 class SkillCalls:
-    """The money calls of one run of a skill, with the actor's rights and the skill's effects.
+    """The money calls of one skill run, limited by the actor's rights and the skill's effects.
 
-    This is the service's side of a context: a skill that changes its context's objects does not
-    change the wallet, actor and lifetime used here.
+    This is the service's side of a context: if a skill changes its context's objects, the wallet,
+    actor and lifetime used here stay the same.
     """
 
     operations: Operations
@@ -149,7 +149,7 @@ class SkillCalls:
     async def money(
         self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()
     ) -> TransactionRecord | PaidAnswer:
-        """Perform a request as the run's money call number `ordinal`."""
+        """Perform a request as money call number `ordinal` of the run."""
         actor, wallet = self._numbered(ordinal, remember), self.wallet_id
         match asked:
             case OperationRequest():
@@ -165,12 +165,12 @@ class SkillCalls:
                     wallet, actor, replace(asked, build=contained_build)
                 )
             case PayRequest():
-                # Only the operator may leave `max` out, and no skill is the operator.
+                # Only the operator may omit `max`, and a skill never acts as the operator.
                 max_parts(asked.max)
                 return await self.payments.pay(wallet, actor, asked)
 
     async def _build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
-        # `build` is the skill's own code, which must not run after its call.
+        # `build` is the skill's own code, which must not run after the call has ended.
         self.lifetime.check()
         return await contained(build(address))
 
@@ -180,17 +180,17 @@ class SkillCalls:
         return await self.operations.quote(plain(params))
 
     async def keep(self, what: str, **asked: Any) -> Any:
-        """Call the plugin's store or history; a skill that declares READ may also write there."""
+        """Call the plugin's store or history; a skill with READ effects may write to the store."""
         return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
 
     def _keeper(self) -> Actor:
-        """Return the actor of a call that moves no money, fenced like that of one that does."""
+        """Return the actor of a call that moves no money; it is fenced as for a money call."""
         self.lifetime.check()
-        # The reservation checks the lifetime again, because the run may end before it.
+        # The reservation checks the lifetime again, because the run may end before that.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
     def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
-        """Return the actor of one money call; its number keeps a repeated run from paying twice."""
+        """Return a money call's actor, whose number keeps a repeated run from paying twice."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")

@@ -1,4 +1,4 @@
-"""Plans for SOL: transfers, airdrops, wrapping and unwrapping, and taking back the rent of token
+"""Plans for SOL: transfers, airdrops, wrapping and unwrapping, and reclaiming the rent of token
 accounts."""
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
 
 @plans(AIRDROP)
 def plan_airdrop(wallet: str, network: str, *, amount: Decimal | int) -> tuple[Intent, int]:
-    """Return the intent and the lamports of a request to the faucet.
+    """Return the intent and the lamports of an airdrop from the faucet.
 
     Raises:
-        InvalidRequest: `amount` is no amount or too large, or the network has no faucet.
+        InvalidRequest: `amount` is invalid or too large, or the network has no faucet.
     """
     if network == "mainnet-beta":
         raise InvalidRequest("airdrop is available on devnet, testnet and localnet only")
@@ -88,13 +88,13 @@ def plan_airdrop(wallet: str, network: str, *, amount: Decimal | int) -> tuple[I
 
 @plans(WRAP_SOL)
 async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | int) -> Draft:
-    """Add `amount` SOL to the wallet's wrapped SOL account, opened if there is none.
+    """Add `amount` SOL to the wallet's wrapped SOL account, which is opened if missing.
 
-    The account is created idempotently even if it exists, because the program then checks that it
-    is still the wallet's.
+    The idempotent create instruction is added even if the account exists, because it checks that
+    the wallet still owns it.
 
     Raises:
-        InvalidRequest: `amount` is no amount.
+        InvalidRequest: `amount` is invalid.
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
@@ -122,7 +122,7 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | in
 
 @plans(UNWRAP_SOL)
 async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
-    """Close the wallet's wrapped SOL account: all it holds and its rent become SOL again.
+    """Close the wallet's wrapped SOL account; its wrapped SOL and its rent become SOL again.
 
     Raises:
         InvalidRequest: there is no such account, or it is empty.
@@ -153,8 +153,8 @@ async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
     return Draft(intent, (close_account(account, TOKEN_PROGRAM, wallet, wallet),))
 
 
-# Extensions with which a Token-2022 account may be closed: immutable owner, required memos, CPI
-# guard, non-transferable tokens, a hook, a pause. Withheld fees are checked apart.
+# Extensions that do not prevent closing a Token-2022 account: immutable owner, required memos, CPI
+# guard, non-transferable tokens, hook, pause. Withheld fees are checked separately.
 _CLOSE_WITH_IT: Final = frozenset({7, 8, 11, 13, 15, 27})
 _WITHHELD_FEES: Final = 2
 _DEFAULT_STATE: Final = 6
@@ -163,7 +163,7 @@ _FROZEN: Final = b"\x02"
 
 @dataclass(frozen=True, slots=True)
 class RentHeld:
-    """Rent that a token account gives back: all of it if `closes`, else its excess."""
+    """The rent to reclaim from a token account: all of it if `closes`, else the excess."""
 
     account: str
     mint: str
@@ -179,7 +179,7 @@ class RentHeld:
 
 @dataclass(frozen=True, slots=True)
 class RentKept:
-    """A token account that keeps its rent, and the reason."""
+    """A token account whose rent cannot be reclaimed, and the reason."""
 
     account: str
     mint: str
@@ -188,7 +188,7 @@ class RentKept:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimableRent:
-    """The rent that a wallet's token accounts give back, most first, and those that keep it."""
+    """The rent to reclaim from a wallet's token accounts, largest first, and the other accounts."""
 
     accounts: tuple[RentHeld, ...]
     kept: tuple[RentKept, ...]
@@ -203,7 +203,7 @@ class ReclaimableRent:
 
 
 async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
-    """Read the rent that a wallet's token accounts give back; raises `LedgerError`."""
+    """Read the rent that can be reclaimed from a wallet's token accounts; raises `LedgerError`."""
     holdings = {each.account: each for each in await ledger.holdings(wallet)}
     mints = {each.mint for each in holdings.values()}
     states = await ledger.accounts([*holdings, *sorted(mints - holdings.keys())])
@@ -215,7 +215,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
     for address, holding in holdings.items():
         state = states[address]
         held = token_account(state, strict=True)
-        # The account may be closed by now, or have another owner.
+        # The account may have been closed meanwhile, or have another owner.
         if state is None or held is None or held.owner != wallet:
             continue
         is_native = held.rent_reserve is not None
@@ -258,7 +258,7 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
     """Take back as much rent as fits into one transaction, the largest amounts first.
 
     Raises:
-        InvalidRequest: there is none, or no more than the network's fee.
+        InvalidRequest: there is no rent to reclaim, or no more than the network's fee.
         LedgerError: the ledger did not answer.
     """
     found = await read_reclaimable(ledger, wallet)
@@ -270,7 +270,7 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
         kept = "".join(f"; {each.account} stays: {each.reason}" for each in found.kept[:3])
         raise InvalidRequest(f"There is no rent to reclaim{few}{kept}")
     draft = _draft(wallet, taken, len(wanted) - len(taken))
-    # A cluster with an older SPL Token program cannot withdraw its accounts' excess.
+    # A cluster with an older SPL Token program cannot withdraw the excess rent of its accounts.
     known = [each for each in wanted if each.closes or each.program != TOKEN_PROGRAM]
     if not known or len(known) == len(wanted):
         return draft
@@ -295,7 +295,7 @@ def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
             "left": left,
         },
     )
-    # The price is 0, because a bid could cost more than the rent, and nothing is urgent.
+    # The price is 0: a bid could cost more than the rent, and nothing is urgent.
     return Draft(intent, (set_compute_unit_price(0), *_instructions(wallet, taken)))
 
 

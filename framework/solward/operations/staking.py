@@ -1,7 +1,7 @@
 """Plans that stake SOL with a validator, unstake it and withdraw it.
 
-Each stake is an account of its own, at an address derived from the wallet and a random seed, so
-that the wallet's signature alone creates it. The wallet is its staker and withdrawer. Layouts:
+Each stake is a separate account at an address derived from the wallet and a random seed, so that it
+can be created with the wallet's signature alone. The wallet is its staker and withdrawer. Layouts:
 solana-stake-interface. What the Stake program would refuse is refused here, before a fee is paid.
 
 If the caller names no validator, one is chosen. The same vote accounts and the same wallet always
@@ -84,14 +84,14 @@ EPOCHS: Final = 4
 async def plan_stake(
     wallet: str, *, ledger: ReadLedger, amount: Decimal | int, validator: str | None
 ) -> Draft:
-    """Put `amount` SOL, the account's rent reserve included, into a new stake.
+    """Put `amount` SOL, including the account's rent reserve, into a new stake.
 
     Args:
-        validator: its vote account; None leaves it to `choose_validator`.
+        validator: the validator's vote account; if None, `choose_validator` chooses one.
 
     Raises:
-        InvalidRequest: `amount` is no amount, or less than the network's minimum and the rent; the
-            validator is no vote account, or is left out and none can be chosen.
+        InvalidRequest: `amount` is invalid, or less than the network's minimum plus rent; the
+            validator is not a vote account, or is None and none can be chosen.
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
@@ -145,8 +145,8 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -
     """Deactivate a stake, which usually cools down until the end of the epoch.
 
     Raises:
-        InvalidRequest: it is no stake account with the wallet as its staker, is not delegated, or
-            is deactivated already.
+        InvalidRequest: the account is not a stake with the wallet as its staker, is not delegated,
+            or is already deactivated.
         LedgerError: the ledger did not answer.
     """
     stake = await _stake(ledger, stake_account)
@@ -183,11 +183,11 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -
 
 @plans(WITHDRAW_STAKE)
 async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account: str) -> Draft:
-    """Withdraw all of an inactive stake, its rent reserve included, to the wallet.
+    """Withdraw an inactive stake to the wallet, including its rent reserve.
 
     Raises:
-        InvalidRequest: it is no stake account with the wallet as its withdrawer, is not inactive,
-            or is locked.
+        InvalidRequest: the account is not a stake with the wallet as its withdrawer, is not
+            inactive, or is locked.
         LedgerError: the ledger did not answer.
     """
     stake = await _stake(ledger, stake_account)
@@ -279,7 +279,7 @@ def _readonly(account: str) -> AccountMeta:
 
 
 class _Weight(IntEnum):
-    """Rank of a validator's stake, preferred first."""
+    """The rank of a validator by its stake; a lower value is preferred."""
 
     ORDINARY = 0
     SMALL = 1
@@ -288,21 +288,21 @@ class _Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChosenValidator:
-    """A vote account, and why it was chosen."""
+    """A vote account, and the reason why it was chosen."""
 
     address: str
     reason: str
 
 
 def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenValidator:
-    """Return the default validator of a wallet.
+    """Return the validator that is used by default for a wallet's stakes.
 
     Args:
-        accounts: of the validators that are not delinquent.
-        wallet: its address.
+        accounts: the vote accounts of validators that are not delinquent.
+        wallet: the wallet's address.
 
     Raises:
-        InvalidRequest: there is none, or none qualifies.
+        InvalidRequest: there is no validator, or none qualifies.
     """
     if not accounts:
         raise InvalidRequest("validator is required: the network names no validator to stake with")
@@ -358,20 +358,20 @@ class _History:
         earned: dict[int, list[int]] = {}
         for by_epoch in self._credits.values():
             for epoch, count in by_epoch.items():
-                # Accounts without votes cost nothing, and would lower the median.
+                # Accounts without votes are left out: they are free, and would lower the median.
                 if count:
                     earned.setdefault(epoch, []).append(count)
-        # Without the newest epoch, which is not over; early in it no validator has credits.
+        # The newest epoch is not over and left out; early in it no validator has credits.
         self.epochs = sorted(earned)[:-1][-EPOCHS:]
         self._medians = {epoch: median_low(earned[epoch]) for epoch in self.epochs}
 
     @property
     def known(self) -> str:
-        """The number of epochs judged, in words."""
+        """The number of judged epochs, in words."""
         return _counted(len(self.epochs), "complete epoch")
 
     def percent(self, account: VoteAccount) -> int:
-        """Return the credits of its worst epoch in whole percent of the median, 100 at most.
+        """Return the credits of its worst epoch in whole percent of the median, at most 100.
 
         It is 0 if the validator did not vote in one of the epochs.
         """
@@ -384,7 +384,7 @@ class _History:
 
 def _weights(accounts: Sequence[VoteAccount]) -> Mapping[str, _Weight]:
     total = sum(each.activated_stake for each in accounts)
-    # Without accounts that have no stake, of which anybody can make any number.
+    # Accounts without stake are left out, because anybody can make any number of them.
     staked = [each.activated_stake for each in accounts if each.activated_stake] or [0]
     least = Fraction(median_low(staked) * MIN_STAKE_PERCENT, 100)
     weights: dict[str, _Weight] = {}

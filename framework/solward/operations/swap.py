@@ -1,8 +1,8 @@
-"""Plans that sell one token for another at a venue, bound to the venue's quote.
+"""Plans that sell one token for another at a venue, bound to that venue's quote.
 
-In one transaction, signed by wallet and pocket, the wallet funds the pocket, the pocket trades, an
-assertion fails it below the minimum, and the rest is closed back to the wallet. The venue's
-instruction does not name the wallet, so it can take only what the pocket holds.
+Wallet and pocket sign one transaction. The wallet funds the pocket, the pocket trades, an assertion
+fails below the minimum, and the pocket's accounts are closed to the wallet. The venue's instruction
+does not name the wallet, so it can take only what the pocket holds.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from solward.vault.money.judge.building import LARGEST, TooLarge, Versions, comp
 from solward.vault.money.pocket.instructions import PocketToken, close, funding, open_account, send
 from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 
-# Highest price impact that is accepted from a venue; no trade moves a price by more.
+# The maximum price impact that a venue may state; no trade moves a price by more.
 _MOST_IMPACT = 100
 _IMPACT_DECIMALS = 9
 
-# The price of a trade is compared with that of this part of it, if that gives at least a thousand
-# units, so that rounding changes its price by at most a thousandth.
+# A trade's price is compared with the price of this part of it, if the part gives at least 1,000
+# units, so that rounding changes the part's price by at most a thousandth.
 _SMALL_SHARE = 1_000
 _LEAST_COMPARED = 1_000
 
-# If a transaction is too large, the venue is asked for a route over fewer accounts.
+# If a transaction is too large, the venue is asked for a route with fewer accounts.
 _MAX_ACCOUNTS = (None, 40, 30, 20)
 # A blockhash for measuring a transaction's size.
 _ANY_BLOCKHASH = str(Hash.default())
@@ -74,14 +74,14 @@ _ANY_BLOCKHASH = str(Hash.default())
 _NETWORK_FEE = 10_000
 _FEE_SHARE = 10
 
-# The most that a venue's whole transaction may cost its pocket besides the amount: network fee and
-# priority, accounts for both tokens, and the minimum balance of an account.
+# The maximum that a venue's whole transaction may cost its pocket in addition to the amount:
+# network fee and priority, accounts for both tokens, and the minimum balance of an account.
 _CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + most_rent(0)
-# Lamports that a pocket gets for these costs; most come back. Venues that sponsor takers with less
-# than 0.01 SOL would add a signer of their own, which no call may have.
+# The lamports that a pocket gets for these costs; most of them return. For takers with less than
+# 0.01 SOL some venues add their own signer as a sponsor, which no call may have.
 _FLOAT = 2 * _CALL_COSTS
 
-# Accounts of the taker that a venue may ask for besides those of the two mints.
+# The accounts of the taker that a venue may require in addition to those of the two mints.
 MAX_EXTRA_ACCOUNTS = 3
 
 # Compute units of Solward's own instructions: 13,000 to 23,000 were measured, and deriving an
@@ -97,8 +97,8 @@ class SwapLimits:
     """Bounds of a swap, in addition to its request.
 
     Attributes:
-        max_slippage_bps: of the settings, in basis points.
-        at_least: mint -> units that the approver was shown; no less may arrive.
+        max_slippage_bps: the setting, in basis points.
+        at_least: mint -> minimum units that must arrive, which the approver saw.
     """
 
     max_slippage_bps: int
@@ -110,7 +110,7 @@ NO_SWAP_LIMITS = SwapLimits(MAX_SLIPPAGE_BPS)
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """The request in mints and units.
+    """The request for a swap, in mints and units.
 
     Attributes:
         amount: units that leave the wallet. The request sells less if the mint withholds a fee.
@@ -124,7 +124,7 @@ class _Swap:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token of a swap, and the rent of an account for it."""
+    """A token of a swap, with the rent of an account for it."""
 
     side: PocketToken
     rent: int
@@ -132,7 +132,7 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A venue's quote, and its price impact: the venue's number, or if more, that of its prices."""
+    """A venue's quote, and its price impact: the larger of the venue's and our own number."""
 
     venue: Venue
     quote: Quote
@@ -158,12 +158,12 @@ async def plan_swap(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Draft | PocketDraft:
-    """Have the venues quote, fetch the best one's swap, and bind it to its quote.
+    """Get quotes from the venues, fetch the best venue's swap, and bind it to its quote.
 
     If the venue makes an instruction, Solward makes the transaction, which wallet and `pocket` sign
-    and which fails if less than the quoted minimum arrives. If it makes a whole transaction, only
-    the pocket signs that, after the wallet has funded it. If a venue fails, the next best is used.
-    If it wants a taker with funds, the pocket is funded first, and then signs alone.
+    and which fails if less than the quoted minimum arrives. If the venue makes a whole transaction,
+    or wants a taker with funds, the wallet funds the pocket first, and then only the pocket signs.
+    If a venue fails, the next best venue is used.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -194,14 +194,14 @@ async def plan_swap(
         except SolwardError as error:
             if _wants_funds(error):
                 return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
-            # If all fail, the error of the best venue is raised.
+            # If all venues fail, the error of the best venue is raised.
             failed = failed or error
     assert failed is not None
     raise failed
 
 
 def _worth(quote: Quote) -> tuple[int, int]:
-    """Return the sort key of quotes for the same swap: what arrives, then the minimum."""
+    """Return the sort key of a quote: the expected units, then the minimum units."""
     return quote.out_amount, quote.minimum_out
 
 
@@ -214,10 +214,10 @@ async def _one_transaction(
     at_least: int,
     versions: Versions,
 ) -> Draft:
-    """Return the swap over the widest route that fits into a transaction.
+    """Return the swap with the route of most accounts that fits into a transaction.
 
-    It is of version 1, whose bytes have every account, if the cluster takes that and a route fits;
-    otherwise of version 0 with lookup tables.
+    The transaction has version 1, whose bytes have every account, if the cluster accepts it and a
+    route fits; otherwise version 0 with lookup tables.
     """
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     made = PocketSwap(
@@ -231,11 +231,11 @@ async def _one_transaction(
     )
 
     async def drafted(answered: _VenueAnswer, version: int) -> Draft | None:
-        """Return the draft in a version; None if it does not fit."""
+        """Return the draft as a transaction of `version`; None if it is too large."""
         answer, newer, extra = answered
-        # The slippage was given for the first quote, so a newer one may only promise more.
+        # The slippage applies to the first quote, so a newer quote may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
-        # Read last, so that a slow venue cannot let another arrival count as its own.
+        # The balance is read last, so that no receipt during a venue's delay counts as the swap's.
         held = None if target.is_sol else await _held(ledger, wallet, target)
         tokens = tuple(each.side for each in extra)
         rents = [each.rent for each in (swap.source, *extra)]
@@ -261,7 +261,7 @@ async def _one_transaction(
         if draft is not None:
             return draft
         too_large.append(answered)
-    # Built again, because the wallet's balance may have changed since.
+    # The swap is built again, because the wallet's balance may have changed.
     for answered in too_large if version and versions.may_fall_back else ():
         draft = await drafted(answered, 0)
         if draft is not None:
@@ -275,8 +275,8 @@ async def _one_transaction(
 async def _answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
 ) -> AsyncIterator[_VenueAnswer]:
-    """Yield checked answers of the venue over fewer and fewer accounts: its instruction, its newer
-    quote, and the pocket's further accounts."""
+    """Yield the venue's checked answers, each with fewer accounts than before: its instruction, its
+    newer quote, and further accounts of the pocket."""
     venue = offer.venue
     for max_accounts in _MAX_ACCOUNTS:
         try:
@@ -312,7 +312,7 @@ def _based_on(
     version: int,
     held: int | None,
 ) -> Draft:
-    """Return the swap in one transaction, if the wallet already has `held` of what it buys."""
+    """Return the swap in one transaction; the wallet holds `held` units of the token it buys."""
     if (held or 0) + made.minimum > U64_MAX:
         raise LedgerUnavailable("The venue's quote promises more than an account can hold")
     target, swap = made.target, replace(made, held=held)
@@ -352,7 +352,7 @@ def _otherwise(draft: Draft) -> Draft:
 
 
 async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
-    """Return the units on the wallet's own account of a mint; None if there is no account."""
+    """Return the units in the wallet's own account of a mint; None if there is no account."""
     address = side.account(wallet)
     state = await ledger.account(address)
     account = token_account(state)
@@ -366,7 +366,7 @@ async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | Non
 async def _extra(
     ledger: ReadLedger, answer: SwapInstructions, swap: PocketSwap
 ) -> tuple[_Token, ...]:
-    """Return the tokens of further accounts of the pocket that the venue asks for."""
+    """Return the tokens for which the venue requires further accounts of the pocket."""
     own = {side.mint for side in swap.opens}
     mints = [mint for mint in dict.fromkeys(answer.accounts) if mint not in own]
     if len(mints) > MAX_EXTRA_ACCOUNTS:
@@ -382,16 +382,16 @@ async def _extra(
 async def _alone(
     ledger: ReadLedger, wallet: str, pocket: str, swap: _Swap, offer: _Offer, least: int
 ) -> PocketCall:
-    """Return the venue's instruction in a transaction that a funded pocket signs alone.
+    """Return a transaction with the venue's instruction that only a funded pocket signs.
 
-    It fails if less than `least` arrives, so a venue gains nothing by asking for funds first.
+    It fails if less than `least` arrives, so a venue gains nothing by requiring funds first.
     """
     made = PocketSwap(
         wallet=pocket,
         pocket=pocket,
         source=swap.source.side,
         target=swap.target.side,
-        # Without the transfer fee, which the funding has paid.
+        # The amount is without the transfer fee, which the funding has paid.
         amount=swap.request.amount,
         minimum=least,
         held=None,
@@ -400,7 +400,7 @@ async def _alone(
         built = replace(
             made, minimum=max(least, newer.minimum_out), extra=tuple(each.side for each in extra)
         )
-        # Left open, because a unit that anybody sent to the account would make its close fail.
+        # The account stays open, because one unit that anybody sends to it would make closing fail.
         instructions = built.instructions(answer.swap, answer.compute_units, close_source=False)
         draft = Draft(_intent(pocket, swap, offer, least), instructions, tables=answer.tables)
         try:
@@ -414,10 +414,10 @@ async def _alone(
 def _in_steps(
     wallet: str, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer, at_least: int
 ) -> PocketDraft:
-    """Return a swap in steps: the wallet funds the pocket, which then signs alone.
+    """Return a swap in two steps: the wallet funds the pocket, then only the pocket signs.
 
-    The pocket signs a transaction of Solward's own around the venue's instruction, or the venue's
-    whole transaction if it makes no instruction.
+    The pocket signs Solward's transaction with the venue's instruction, or the venue's whole
+    transaction if the venue makes no instruction.
     """
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     lamports = _FLOAT + (swap.amount if source.is_sol else 0)
@@ -509,7 +509,7 @@ async def read_quote(
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
-    """Return a venue's offer, whose impact is compared with its price for a thousandth of it."""
+    """Return a venue's offer; its price is compared with the venue's price for a thousandth."""
     small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
     quote, little = await asyncio.gather(
         venue.plugin.quote(request, venue.context),
@@ -520,11 +520,11 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
         raise quote
     quote = _checked(quote, request)
     impact = max(quote.price_impact, Decimal(0))
-    # A venue may not trade such a small amount; then nothing is compared.
+    # If the venue does not trade such a small amount, nothing is compared.
     if isinstance(little, Quote):
         little = _plain(little)
     if isinstance(little, Quote) and little.in_amount == small.amount < request.amount:
-        # One unit more, because the small trade may have lost it to rounding.
+        # One unit is added, because the small trade may have lost it to rounding.
         fair = Decimal(little.out_amount + 1) * request.amount / small.amount
         if little.out_amount >= _LEAST_COMPARED:
             impact = max(impact, 1 - quote.out_amount / fair)
@@ -534,7 +534,7 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
 
 
 def _check_worth(swap: _Swap, quote: Quote) -> None:
-    """Refuse a swap of SOL whose network fee is too large a share of it."""
+    """Refuse a swap of SOL whose network fee is too large compared with the amount."""
     request = swap.request
     lamports = request.amount if swap.source.side.is_sol else quote.minimum_out
     if WRAPPED_SOL_MINT not in (request.input_mint, request.output_mint):
@@ -586,7 +586,7 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
 def _plain(quote: Quote) -> Quote:
     """Return a quote in exact built-in types.
 
-    A plugin's values may have classes of its own, whose comparisons can return anything.
+    A plugin's values may have the plugin's own classes, whose comparisons can return anything.
     """
     said = {each.name: getattr(quote, each.name) for each in fields(Quote)}
     found = Quote(**{name: it if name == "raw" else plain(it) for name, it in said.items()})
@@ -599,11 +599,11 @@ def _plain(quote: Quote) -> Quote:
 
 
 def _checked(given: Quote, request: QuoteRequest) -> Quote:
-    """Return a quote in plain values, after checking it against the request.
+    """Check a quote against the request, and return it in exact built-in types.
 
     Raises:
-        LedgerUnavailable: the quote is for something else, or promises less than the slippage
-            allows. The venue is at fault, so the swap is recorded as failed.
+        LedgerUnavailable: the quote is for another request, or promises less than the slippage
+            allows. This is the venue's error, so the swap is recorded as failed.
     """
     quote = _plain(given)
     requested = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
@@ -611,7 +611,7 @@ def _checked(given: Quote, request: QuoteRequest) -> Quote:
     if requested != offered:
         raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
-    # Venues round the minimum up or down, so one unit less than its exact value is the same.
+    # Venues round the minimum up or down, so one unit less than the exact value is accepted.
     enough = (quote.minimum_out + 1) * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
     if quote.minimum_out > quote.out_amount:
         raise LedgerUnavailable("The venue's quote has a minimum above what it offers")
@@ -629,9 +629,9 @@ class PocketSwap:
     Attributes:
         amount: units of `source` that leave the wallet.
         minimum: units of `target` that must arrive.
-        held: units that the wallet's own account of `target` holds before; None if it has no
-            account yet. Not used if the target is SOL.
-        extra: further mints for which the venue needs an account of the pocket.
+        held: units in the wallet's own account of `target` before the swap; None if there is no
+            account. Not used if the target is SOL.
+        extra: further mints for which the pocket needs an account.
     """
 
     wallet: str
@@ -651,7 +651,7 @@ class PocketSwap:
 
     @property
     def opens(self) -> tuple[PocketToken, ...]:
-        """The tokens of accounts that the wallet opens for the pocket."""
+        """The tokens for which the wallet opens an account of the pocket."""
         return (self.source, *([self.target] if self.target.is_sol else []), *self.extra)
 
     def instructions(
@@ -661,9 +661,9 @@ class PocketSwap:
 
         Args:
             swap: the venue's instruction.
-            compute_units: the venue's need; None if it gives none.
-            close_source: False leaves the pocket's input account open, because a single unit that
-                anybody sends to it makes its close fail.
+            compute_units: the units that the venue needs; None if it does not state them.
+            close_source: False leaves the pocket's input account open, because one unit that
+                anybody sends to it makes closing fail.
         """
         return (
             *_limit(compute_units),
@@ -692,7 +692,7 @@ class PocketSwap:
             yield open_account(self.wallet, self.pocket, token)
 
     def _finish(self, close_source: bool) -> Iterator[Instruction]:
-        # The assertion: a transfer to itself moves nothing, and fails if the account holds less.
+        # The assertion: a transfer to the same account moves nothing, and fails if less is there.
         target, account = self.target, self.destination
         owner, least = self.wallet, (self.held or 0) + self.minimum
         if target.is_sol:
@@ -708,7 +708,7 @@ def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:
     """Refuse a venue's instruction that names the wallet or needs another signature.
 
     Raises:
-        LedgerUnavailable: it does; the venue is at fault.
+        LedgerUnavailable: it does either; this is the venue's error.
     """
     owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
     if swap.program_id == owner or any(meta.pubkey == owner for meta in swap.accounts):

@@ -1,16 +1,15 @@
-"""Plans for tokens of SPL Token and Token-2022: launch, mint, send and burn them, give up
-authorities, and close accounts.
+"""Plans for tokens of SPL Token and Token-2022: launch, mint, transfer, burn, give up authorities,
+and close accounts.
 
-The mint is read from the ledger first, so what the token program would refuse is refused as bad
-input, before a fee is paid.
+Each plan reads the mint from the ledger first. So it refuses as bad input what the token program
+would refuse, before a fee is paid.
 
 Layouts: spl-token-2022-interface (MetadataPointer, instruction 39.0) and
 spl-token-metadata-interface (Initialize, known by its eight-byte discriminator; TokenMetadata).
 
-As with `spl-token transfer` and `getAssociatedTokenAddress`, a recipient is a wallet's address,
-whose associated account is opened if it is missing, or a token account of the same mint. An address
-without a private key, or a program's account, is refused, because tokens sent to it may be lost; a
-token account that it already has can be named instead.
+As with `spl-token transfer`, a recipient is a token account of the mint, or a wallet's address,
+whose associated account is opened if missing. An address without a private key, or a program's
+account, is refused, because tokens sent to it may be lost; its token account is accepted.
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ from solward.vault.money.request import Draft
 
 _AUTHORITIES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
 
-# A mint padded to an account's size, the account type, and the pointer with its header.
+# Sizes: a mint padded to an account's size, the account type, the pointer with its header.
 _MINT_WITH_POINTER_BYTES = 166 + 4 + 64
 # The extensions of a launched mint: metadata pointer and metadata.
 _EXTENSIONS = (18, 19)
 
-# Data of TransferCheckedWithFee: its two numbers, then amount, decimals and fee.
+# Data of TransferCheckedWithFee: its two instruction numbers, then amount, decimals and fee.
 _WITH_FEE = struct.Struct("<2sQBQ")
 
 
@@ -108,11 +107,11 @@ async def plan_mint_supply(
     amount: Decimal | int,
     decimals: int | None,
 ) -> Draft:
-    """Mint `amount` whole tokens to the wallet's associated account, opened if there is none.
+    """Mint `amount` whole tokens to the wallet's associated account, which is opened if missing.
 
     Raises:
-        InvalidRequest: no such mint; `decimals` is not the mint's; the wallet is not its mint
-            authority; `amount` is no amount, or the supply would not fit a u64.
+        InvalidRequest: the mint does not exist or has other `decimals`; the wallet is not its mint
+            authority; `amount` is invalid, or the supply would exceed a u64.
         LedgerError: the ledger did not answer.
     """
     found = await _mint(ledger, tokens, mint)
@@ -130,8 +129,8 @@ async def plan_mint_supply(
     # Lamports that were sent to the address earlier do not open it.
     is_open = state is not None and state.owner == found.program
     opening = []
-    # An existing account may have been given away before the wallet was imported, so
-    # CreateIdempotent checks its owner. Under Token-2022 the owner is immutable.
+    # The owner of an existing account may have changed before the wallet was imported, so
+    # CreateIdempotent checks it. Under Token-2022 the owner is immutable.
     if not is_open or found.program == TOKEN_PROGRAM:
         opening.append(open_associated(wallet, wallet, found.address, found.program))
     intent = Intent(
@@ -152,11 +151,11 @@ async def plan_mint_supply(
 async def plan_burn(
     wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: str, amount: Decimal | int
 ) -> Draft:
-    """Burn `amount` whole tokens of the wallet, from its associated account first.
+    """Burn `amount` of the wallet's whole tokens, those of its associated account first.
 
     Raises:
-        InvalidRequest: no such mint, or its tokens cannot be burned; `amount` is no amount, or more
-            than the wallet holds.
+        InvalidRequest: the mint does not exist, or its tokens cannot be burned; `amount` is
+            invalid, or more than the wallet holds.
         LedgerError: the ledger did not answer.
     """
     found = await _mint(ledger, tokens, mint)
@@ -182,10 +181,10 @@ async def plan_revoke_authority(
     mint: str,
     authority_type: str,
 ) -> Draft:
-    """Give up the mint or freeze authority of a mint for ever.
+    """Give up a mint's mint authority or freeze authority for ever.
 
     Raises:
-        InvalidRequest: no such mint, or the wallet does not have the authority.
+        InvalidRequest: the mint does not exist, or the wallet does not have the authority.
         LedgerError: the ledger did not answer.
     """
     found = await _mint(ledger, tokens, mint)
@@ -213,19 +212,19 @@ async def plan_close_account(
     """Close an empty token account of the wallet; its rent comes back to the wallet.
 
     Args:
-        mint: the mint, or the account itself. The mint may be gone, since anybody can open an
-            account for the wallet and close its mint.
+        mint: the address of the mint or of the account. The mint may no longer exist, since anybody
+            can open an account for the wallet and then close its mint.
 
     Raises:
-        InvalidRequest: no such mint; the wallet has no account of it, or no empty one.
+        InvalidRequest: the mint does not exist; the wallet has no account of it, or no empty one.
         LedgerError: the ledger did not answer.
     """
     given = tokens.resolve(mint, "mint")
     held = [each for each in await ledger.holdings(wallet) if given in (each.mint, each.account)]
     if not held:
-        # This raises the right error if the mint is invalid.
+        # If the mint is invalid, this raises the error that says so.
         held = await accounts_of(ledger, wallet, await read_mint(ledger, given))
-    # Empty accounts first, and of these the associated one.
+    # Sorted: empty accounts first, and the associated account first among them.
     held.sort(key=lambda each: (each.units, not _is_associated(each, wallet), each.account))
     empty = held[0]
     if empty.units:
@@ -299,7 +298,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _taken(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """Return the token accounts to take `units` from, and the units of each; raises `NotEnough`."""
+    """Return token accounts that hold `units` together, and their units; raises `NotEnough`."""
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)
     if units > balance:
@@ -338,13 +337,13 @@ async def plan_launch_token(
     decimals: int,
     initial_supply: Decimal | int,
 ) -> Draft:
-    """Create a token whose mint and freeze authority is the wallet, and mint its first supply.
+    """Create a token with the wallet as mint and freeze authority, and mint its first supply.
 
     The mint's address is derived from the wallet and a random seed, so that the wallet's
     signature alone creates it.
 
     Raises:
-        InvalidRequest: the supply is no amount.
+        InvalidRequest: the supply is invalid.
         LedgerError: the ledger did not answer.
     """
     units = to_units(initial_supply, decimals, "initialSupply")
@@ -363,10 +362,10 @@ async def plan_launch_token(
         extensions=_EXTENSIONS,
     )
     account = associated_address(wallet, mint.address, mint.program)
-    # Each text follows its length; the last is the address of further metadata.
+    # Each text is preceded by its length; the last text is the URL of further metadata.
     encoded = (name.encode(), symbol.encode(), b"")
     texts = b"".join(len(each).to_bytes(4, "little") + each for each in encoded)
-    # Writing the metadata grows the account, which must have the rent for it before.
+    # Writing the metadata enlarges the account, which must have the rent for the new size before.
     mint_rent = await rent_now(
         ledger, _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
     )
@@ -410,7 +409,7 @@ async def plan_launch_token(
 
 
 def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
-    """Write name and symbol into the mint itself; the wallet may change them later."""
+    """Write name and symbol into the mint itself, where the wallet may change them later."""
     accounts = [
         AccountMeta(mint, False, True),
         AccountMeta(owner, False, False),
@@ -430,17 +429,17 @@ async def plan_transfer_token(
     to: str,
     amount: Decimal | int,
 ) -> Draft:
-    """Send `amount` whole tokens, from the wallet's associated account first.
+    """Transfer `amount` whole tokens, those of the wallet's associated account first.
 
-    With a transfer fee of the mint, `amount` leaves and counts, and less arrives (`received`).
+    If the mint has a transfer fee, `amount` leaves and counts, and only `received` arrives.
 
     Args:
         mint: a mint address or a known symbol.
         to: a wallet's address, or a token account of the mint.
 
     Raises:
-        InvalidRequest: no such mint, or its tokens cannot be transferred; wrapped SOL; `amount` is
-            no amount, more than the wallet holds, or no more than the mint's fee; `to` is the
+        InvalidRequest: no such mint, or its tokens cannot be transferred, as wrapped SOL; `amount`
+            is invalid, more than the wallet holds, or no more than the mint's fee; `to` is the
             wallet itself, has no private key, or is an account that cannot hold the tokens.
         LedgerError: the ledger did not answer.
     """
@@ -462,7 +461,7 @@ async def plan_transfer_token(
     rent = 0
     opening = []
     if account != str(recipient):
-        # Even if it exists, because the program then checks that it is still the receiver's.
+        # Added even if the account exists, because it checks that the receiver still owns it.
         opening.append(open_associated(wallet, owner, found.address, found.program))
         rent = await _rent(ledger, owner, account, found)
     intent = Intent(
@@ -486,12 +485,12 @@ async def plan_transfer_token(
 
 def _check_mint(mint: Mint) -> None:
     if mint.address == WRAPPED_SOL_MINT:
-        # The limits of SOL would not count it if it was sent as a token.
+        # If wrapped SOL was sent as a token, the limits of SOL would not count it.
         raise InvalidRequest("mint: wrapped SOL is not sent as a token; unwrap it and send SOL")
     if NON_TRANSFERABLE in mint.extensions:
         raise InvalidRequest(f"mint: {mint.address} has tokens that cannot be transferred")
     if mint.runs_hook:
-        # The hook's program would get accounts together with the wallet's signature.
+        # The hook's program would be called with the wallet's signature.
         raise InvalidRequest(
             f"mint: {mint.address} has a transfer hook, a program that each transfer must call, so"
             " it cannot be sent"
@@ -501,14 +500,14 @@ def _check_mint(mint: Mint) -> None:
 async def _receiver(
     ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
 ) -> tuple[str, str]:
-    """Return the owner that will have the tokens, and its token account."""
+    """Return the receiving owner and its token account."""
     state = await ledger.account(str(recipient))
     check_recipient("to", str(recipient), state, mint.address)
     given = token_account(state)
     if given is not None:
         owner, account = given.owner, str(recipient)
     elif state is None and not recipient.is_on_curve():
-        # It may be the address of a token account that is not open; a program's vault has SOL.
+        # The address may be that of a token account that is not open; a program's vault has SOL.
         raise InvalidRequest(
             "to is an address without a private key that nothing was sent to, which might not spend"
             " what it gets; a program's vault has a token account of the mint that can be named"
@@ -528,7 +527,7 @@ async def _receiver(
 
 
 async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
-    """Return the most lamports that opening the receiver's associated account takes; 0 if open."""
+    """Return the maximum rent (lamports) to open the receiver's associated account; 0 if open."""
     existing = token_account(await ledger.account(account))
     if existing is None:
         # Lamports that were sent to the address earlier do not open it.
@@ -543,11 +542,11 @@ async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int
 def _transfer(
     wallet: str, mint: Mint, account: str, holding: TokenHolding, units: int, fee: int | None
 ) -> Instruction:
-    """Send units of a holding; `fee` are units that the mint withholds, None if it has no fee."""
+    """Make a transfer of a holding's units; the mint withholds `fee`, None if it has no fee."""
     source, address, program = holding.account, mint.address, mint.program
     if fee is None:
         return send_tokens(address, program, mint.decimals, source, account, wallet, units)
-    # The instruction states the fee, and fails if another fee is in force when it lands.
+    # The instruction states the fee, and fails if the mint's fee is another one when it lands.
     return Instruction(
         Pubkey.from_string(program),
         _WITH_FEE.pack(TOKEN_TRANSFER_CHECKED_WITH_FEE, units, mint.decimals, fee),

@@ -1,4 +1,4 @@
-"""The venues of a swap: the choice of those to ask, and their offers."""
+"""The venues of a swap: which venues are asked, and their offers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from solward.types.venue import BEST_VENUE, VenueContext
 
 T = TypeVar("T")
 
-# Seconds that a swap waits for all venues. Without any offer by then it waits for the first one,
-# since each venue's own requests end sooner or later.
+# The seconds that a swap waits for all venues. If there is no offer by then, it waits for the first
+# one, because each venue's own requests have time limits.
 OFFERS_S = 5.0
 
 
 class NoVenue(SkillError):
-    """The settings and the loaded plugins have no venue for a swap."""
+    """No venue for swaps is both loaded and allowed by the settings."""
 
     def __init__(self, message: str) -> None:
         super().__init__("no_venue", message)
@@ -27,10 +27,10 @@ class NoVenue(SkillError):
 
 @dataclass(frozen=True, slots=True)
 class Venue:
-    """A venue plugin with what the service gives to it.
+    """A venue plugin with its context from the service.
 
     Attributes:
-        lacks: what the operator must set before it can be asked; None if nothing is missing.
+        lacks: the setting that the operator must make before it can be asked; None if none.
     """
 
     plugin: LoadedVenue
@@ -48,7 +48,7 @@ class Venues:
     """The loaded venues.
 
     Attributes:
-        chosen: name of the venue that swaps use, or `best`.
+        chosen: the name of the only venue that swaps use, or `best`.
     """
 
     loaded: tuple[Venue, ...]
@@ -58,7 +58,7 @@ class Venues:
         """Return the venues that a swap asks, at least one.
 
         Raises:
-            NoVenue: no venue is loaded, the chosen one is not, or it lacks a setting.
+            NoVenue: no venue is loaded, or the chosen venue is not loaded or lacks a setting.
         """
         if not self.loaded:
             raise NoVenue("No swap venue plugin is loaded")
@@ -79,11 +79,11 @@ class Venues:
 async def every_offer(
     venues: Sequence[Venue], ask: Callable[[Venue], Coroutine[Any, Any, T]]
 ) -> list[T]:
-    """Return the venues' answers, in their order, without those of venues that failed.
+    """Return the answers in the order of the venues, without those of venues that failed.
 
     Raises:
-        InvalidRequest: every venue refused; has the reason of each.
-        LedgerUnavailable: every venue failed. The error of a single venue is raised as it is.
+        InvalidRequest: every venue refused; names each venue's reason.
+        LedgerUnavailable: every venue failed. The error of a single venue is raised unchanged.
     """
     if len(venues) == 1:
         return [await ask(venues[0])]
@@ -113,5 +113,5 @@ def _succeeded(task: asyncio.Task[T]) -> bool:
 
 
 def _reason(error: BaseException | None) -> str:
-    # Any other error's text is the plugin's own, which may contain anything.
+    # The text of any other error is from the plugin, and may contain anything.
     return str(error) if isinstance(error, SolwardError) else type(error).__name__

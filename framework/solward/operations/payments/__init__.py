@@ -1,1 +1,1 @@
-"""Payments for HTTP requests: the request to a seller, the choice of an offer, and the answer."""
+"""Payments for HTTP requests: the request to the seller, the choice of an offer, and the answer."""

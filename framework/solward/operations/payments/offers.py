@@ -1,6 +1,6 @@
-"""Offers of sellers: checks that one may be paid, the choice, and the transaction that pays it.
+"""Offers of sellers: the check whether an offer may be paid, the choice, and its transaction.
 
-An offer's values are the seller's and not trusted.
+An offer's values are from the seller and not trusted.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from solward.types.record import TransactionType
 from solward.types.site import without_default_port
 from solward.vault.money.request import Draft, Payment
 
-# The lowest price of a compute unit that a payment sets, in micro-lamports.
+# The minimum price of a compute unit in a payment, in micro-lamports.
 LEAST_UNIT_PRICE: Final = 1
 
-# Mint extensions of Token-2022 (`ExtensionType`) with which more leaves, less arrives, others can
-# move or stop tokens, or the amount is hidden or differs: transfer fee, confidential transfer,
-# default state of accounts, non-transferable, interest, permanent delegate, transfer hook,
-# confidential fee, confidential mint and burn, scaled amounts, pausable.
+# Mint extensions of Token-2022 (`ExtensionType`) by which more can leave, less can arrive, others
+# can move or stop tokens, or the amount is hidden or different: transfer fee, confidential
+# transfer, default state of accounts, non-transferable, interest, permanent delegate, transfer
+# hook, confidential fee, confidential mint and burn, scaled amounts, pausable.
 _REFUSED_EXTENSIONS: Final = frozenset(
     {TRANSFER_FEE, 4, 6, NON_TRANSFERABLE, 10, 12, TRANSFER_HOOK, 16, 24, 25, 26}
 )
-# Sponsored payments cost no fee. Push is last, because the seller is paid before it has accepted
-# the payment, and sellers of MPP do not announce that they refuse push, as some do by default.
+# Sponsored payments cost no fee. Push is last, because the seller is paid before it accepts the
+# payment; and MPP sellers do not announce that they refuse push, which some do by default.
 _PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
 
 # An address with a host, a path, a query, a name, or a first segment without a dot. Programs read
@@ -68,7 +68,7 @@ _RESOURCE: Final = re.compile(
     re.IGNORECASE,
 )
 
-# Random bytes, written in hexadecimal, of a memo that only makes equal payments distinct.
+# The number of random bytes, written in hex, in a memo that only makes equal payments distinct.
 _NONCE_BYTES = 16
 
 
@@ -88,7 +88,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class ChosenOffer:
-    """An offer that may be paid, and a mode in which it may be."""
+    """An offer that may be paid, and the mode in which to pay it."""
 
     protocol: str
     offer: PaymentOffer
@@ -97,17 +97,17 @@ class ChosenOffer:
 
 
 class Assets:
-    """A cache of the assets that payments may be made in; a mint's properties never change."""
+    """A cache of assets that are allowed for payments; a mint's properties never change."""
 
     def __init__(self, ledger: ReadLedger) -> None:
         self._ledger = ledger
         self._known: dict[str, Asset | str] = {SOL: Asset(SOL, SOL_DECIMALS)}
 
     async def get(self, mint: str) -> Asset:
-        """Return an asset with its decimals and program; asks the ledger once.
+        """Return an asset with its decimals and program; reads each mint from the ledger once.
 
         Raises:
-            PaymentRefused: `asset_refused`: it is no mint, or has an extension with which another
+            PaymentRefused: `asset_refused`: it is not a mint, or has an extension by which another
                 amount than the paid one could leave or arrive.
             LedgerError: the ledger did not answer.
         """
@@ -115,7 +115,7 @@ class Assets:
         if found is None:
             found = await self._read(mint)
             if len(self._known) > _MOST_KNOWN:
-                # Cleared, because sellers name the mints and must not fill the memory.
+                # Cleared, because sellers choose the mints and must not fill the memory.
                 self._known = {SOL: self._known[SOL]}
             self._known[mint] = found
         if isinstance(found, str):
@@ -124,12 +124,12 @@ class Assets:
 
     async def _read(self, address: str) -> Asset | str:
         if address in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
-            # The ceilings of SOL would not count it if it was sent as a token.
+            # If wrapped SOL was sent as a token, the ceilings of SOL would not count it.
             return "wrapped SOL is not paid with; a seller may ask for SOL"
         try:
             mint = await read_mint(self._ledger, address, "asset")
         except InvalidRequest:
-            # Not cached, because the mint may be created later.
+            # The refusal is not cached, because the mint may be created later.
             raise PaymentRefused("asset_refused", f"{address} is no mint here") from None
         if mint.program != TOKEN_PROGRAM and _REFUSED_EXTENSIONS.intersection(mint.extensions):
             return (
@@ -149,7 +149,7 @@ class Terms:
     Attributes:
         networks: names and CAIP-2 ids of the service's own ledger.
         wallet: the payer's address.
-        managed: sponsors named in the offers that are keys of this service's wallets.
+        managed: those sponsors in the offers that are keys of this service's wallets.
         resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
 
@@ -164,7 +164,7 @@ class Terms:
         """Return the request's `max` and its asset, `SOL` or a mint; None if there is no `max`.
 
         Raises:
-            InvalidRequest: neither a known symbol nor a mint.
+            InvalidRequest: the asset is neither a known symbol nor a mint.
         """
         most = self.request.max_price
         if most is None:
@@ -180,10 +180,10 @@ class Terms:
 async def check_offer(
     offer: PaymentOffer, terms: Terms, assets: Assets
 ) -> tuple[Asset, tuple[PaymentMode, ...]]:
-    """Return an offer's asset, and the modes in which it may be paid.
+    """Return an offer's asset, and the modes in which the offer may be paid.
 
     Raises:
-        PaymentRefused: it may not be paid; `code` says why.
+        PaymentRefused: the offer may not be paid; `code` says why.
         InvalidRequest: `max` names no asset.
         LedgerError: the ledger did not answer.
     """
@@ -228,15 +228,15 @@ async def check_offer(
 
 
 def preferred_offer(candidates: Sequence[ChosenOffer]) -> ChosenOffer:
-    """Return the candidate to pay: by mode, then in the seller's order."""
+    """Return the candidate to pay: the one with the best mode, first in the seller's order."""
     return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
 def no_offer_error(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
-    """Return the error for a seller none of whose offers may be paid.
+    """Return the error for a seller with no offer that may be paid.
 
     Args:
-        reasons: protocols, each with why one of its offers may not be paid.
+        reasons: protocols, each with the error that says why its offer may not be paid.
     """
     if not reasons:
         return PaymentRefused(
@@ -257,7 +257,7 @@ def quoted_text(text: str) -> str:
 
 
 def _check_words(offer: PaymentOffer) -> None:
-    """Refuse values that no valid offer has; the plugin that read them is not trusted."""
+    """Refuse values that no valid offer has, because the plugin that read them is not trusted."""
     split = sum(each.units for each in offer.splits if type(each.units) is int)
     amounts = (offer.units, *(each.units for each in offer.splits))
     if not all(type(each) is int and 1 <= each <= MAX_UNITS for each in amounts):
@@ -278,7 +278,7 @@ def _check_words(offer: PaymentOffer) -> None:
         )
     unfit = jsontext.unfit(offer.memo, "its memo")
     if unfit is not None:
-        # PostgreSQL keeps no NUL in text.
+        # PostgreSQL cannot store NUL in text.
         raise PaymentRefused("memo_invalid", unfit)
     if offer.most_unit_price < LEAST_UNIT_PRICE or offer.most_compute_units < 1:
         raise PaymentRefused("budget_invalid", "it leaves no room for compute units")
@@ -287,8 +287,8 @@ def _check_words(offer: PaymentOffer) -> None:
 
 
 def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
-    """Refuse an offer for another site. The scheme and its default port do not count, because a
-    seller behind a TLS proxy is itself called by http."""
+    """Refuse an offer for another site. The scheme and its default port are ignored, because a
+    seller behind a TLS proxy receives requests by http."""
     request, named = terms.request, offer.resource
     if named is None or named == request.url:
         return
@@ -322,7 +322,7 @@ def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     if offer.fee_payer is None:
         problem = PaymentRefused("fee_payer_missing", "it names nobody who pays the network fee")
     elif offer.fee_payer == terms.wallet or offer.fee_payer in terms.managed:
-        # The wallet's signature as the tokens' authority would also make it pay the fee.
+        # Otherwise the wallet's signature for the tokens would also make it pay the fee.
         problem = PaymentRefused(
             "fee_payer_own", "it has a wallet or pocket of this service pay the network fee"
         )
@@ -339,7 +339,7 @@ def _reason(error: InvalidRequest) -> str:
 
 
 def payment_draft(wallet: str, request: SellerRequest, chosen: ChosenOffer) -> Draft:
-    """Return the draft of a payment, without compute budget.
+    """Return the draft of a payment, without compute budget instructions.
 
     Args:
         wallet: the payer's address.
@@ -365,7 +365,7 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: ChosenOffer) -> D
             for to, units in parts
         ]
         receivers = {*accounts, *accounts.values()}
-    # Built without `spl.memo`, which always names a signer; the wallet signs the message already.
+    # Not by `spl.memo`, which always names a signer; the wallet already signs the message.
     memos = [] if memo is None else [Instruction(MEMO_PROGRAM_ID, memo.encode(), [])]
     is_sol = asset.mint == SOL
     site = site_name(request.site)

@@ -1,5 +1,5 @@
-"""Payment for a request: ask the seller, choose an offer, ask again with a payment, and store the
-answer."""
+"""Payment for a request: send it to the seller, choose an offer, send it again with a payment, and
+store the answer."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ from solward.vault.store.payments import PaymentRow, StoredAnswer
 T = TypeVar("T")
 
 # A seller may compute the answer before it asks for a payment, or before it begins to answer a paid
-# request. It then has as long as it could settle the payment, and `ANSWER_MARGIN_S` more, but at
-# most the time that a caller waits in all.
+# request. For a paid request it has the time in which it can settle the payment, plus
+# `ANSWER_MARGIN_S`, but at most the whole time that a caller waits.
 ASK_WAIT_S: Final = 15.0
 ANSWER_MARGIN_S: Final = 10.0
 # A payment usually lands within this time after its answer.
 SETTLE_WAIT_S: Final = 2.0
 _CLOSE_WAIT_S: Final = 5.0
-# Most fee payers remembered as not being wallets; sellers name them and must not fill the memory.
+# The maximum number of fee payers remembered as not being wallets; sellers choose them.
 _MOST_STRANGERS: Final = 1_000
-# Stored answers to one principal take at most a tenth of all room, besides its newest answer.
+# A principal's stored answers use at most a tenth of all space, not counting its newest answer.
 ONE_IN: Final = 10
 
 _log = structlog.get_logger(__name__)
@@ -98,9 +98,9 @@ class PaymentQuote:
     """The result of a dry run of a payment.
 
     Attributes:
-        answer: the seller's to the request without a payment.
+        answer: the seller's answer to the request without a payment.
         payment: the payment that would be made; None if the seller asks for none.
-        trial: its judgement, with nothing stored or signed; None if there is no payment.
+        trial: the payment's dry run, in which nothing is stored or signed; None without a payment.
         description: the seller's description of its goods; one line.
     """
 
@@ -111,7 +111,7 @@ class PaymentQuote:
     description: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the route's answer to a dry run; `offer` is null if nothing would be paid."""
+        """Return the route's answer to a dry run; `offer` is null if there would be no payment."""
         status = {"status": self.answer.status}
         if self.payment is None or self.trial is None:
             return {
@@ -132,10 +132,10 @@ class PaymentQuote:
 
 @dataclass(slots=True)
 class Payments:
-    """Payments over HTTP of every wallet of a service.
+    """The payments over HTTP by all wallets of a service.
 
     Attributes:
-        answers_max_bytes: bytes of all stored answers of sellers; see `ONE_IN`.
+        answers_max_bytes: maximum bytes of all stored answers of sellers; see `ONE_IN`.
         localnet_as: the network whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
         resource_sites: see PAYMENTS_RESOURCE_SITES.
     """
@@ -168,8 +168,8 @@ class Payments:
         """Make a request, and pay for it at most once if the seller asks for a payment.
 
         A repeated action or Idempotency-Key gets the stored answer. If no answer came, the same
-        payment is shown again while it may land. Cancelling the call cancels nothing that was
-        signed.
+        payment is sent again while it may land. Cancelling the call does not cancel a signed
+        payment.
 
         Returns:
             The seller's answer, of any status, or of status 0 if none came in time; `payment` says
@@ -179,7 +179,7 @@ class Payments:
             WalletNotFound: no such wallet.
             InvalidRequest: a field is wrong; names it.
             PaymentRefused: no offer of the seller may be paid; nothing was judged or stored.
-            IdempotencyInFlight: the same request is being made.
+            IdempotencyInFlight: the same request is still running.
             The errors of `Engine.hand_over` and `Engine.execute`.
         """
         wallet = await self.wallets.get(wallet_id)
@@ -191,7 +191,7 @@ class Payments:
             return await self._first(wallet, actor, asked)
 
     async def quote(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaymentQuote:
-        """Make the request without a payment, and return what `pay` would pay; nothing is stored.
+        """Send the request without a payment, and return what `pay` would pay; nothing is stored.
 
         Raises:
             Same as `pay` before anything is judged.
@@ -210,15 +210,15 @@ class Payments:
         return PaymentQuote(answer, draft.payment, trial, symbol, description)
 
     async def again(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
-        """Return the answer to a payment whose request is made again; nothing is signed.
+        """Return the answer to an earlier payment when its request is repeated; nothing is signed.
 
-        If no answer is stored, the same payment is shown again while the seller can settle it, but
+        If no answer is stored, the same payment is sent again while the seller can settle it, but
         not while the wallet is frozen.
 
         Raises:
-            InvalidRequest: it paid for another request.
-            TransactionError: it was blocked or failed, and the seller gave no answer.
-            IdempotencyInFlight: it is being shown to the seller.
+            InvalidRequest: the payment was for another request.
+            TransactionError: the payment was blocked or failed, and the seller did not answer.
+            IdempotencyInFlight: the payment is being sent to the seller.
         """
         asked = (
             read_request(request, needs_most=False) if isinstance(request, PayRequest) else request
@@ -250,7 +250,7 @@ class Payments:
         else:
             async with self.database.read() as connection:
                 frozen = await spending.freeze_reason(connection, wallet.id)
-            # A seller that has the bytes can use them; no other gets them while it is frozen.
+            # Only a seller that has the bytes already can use them while the wallet is frozen.
             shown = wire is not None and frozen is None
             proof = PaymentProof(row.mode, wallet.address, wire=wire) if shown else None
         if proof is None:
@@ -261,10 +261,10 @@ class Payments:
         """Return a payment with its stored answer.
 
         Args:
-            given: the answer as it came, because newer answers may have taken its room.
+            given: the received answer, because newer answers may have displaced the stored one.
 
         Raises:
-            NotFound: no such payment.
+            NotFound: the payment does not exist.
         """
         async with self.database.read() as connection:
             row = await store.get(connection, transaction_id)
@@ -284,7 +284,7 @@ class Payments:
 
         Raises:
             WalletNotFound: no such wallet.
-            InvalidRequest: `before` is no payment's id.
+            InvalidRequest: `before` is not the id of a payment.
         """
         if wallet_id is not None:
             await self.wallets.get(wallet_id)
@@ -305,11 +305,11 @@ class Payments:
 
     @property
     def _most_of_one(self) -> int:
-        """Most bytes of stored offers and answers of one principal."""
+        """The maximum bytes of one principal's stored offers and answers."""
         return self.answers_max_bytes // ONE_IN
 
     async def close(self) -> None:
-        """Wait a while for sellers' answers, then close the connections. The next start deals with
+        """Wait a while for sellers' answers, then close the connections. The next start treats
         interrupted payments as after a crash."""
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=_CLOSE_WAIT_S)
@@ -320,11 +320,11 @@ class Payments:
         await self.sites.close()
 
     async def _known(self, actor: Actor) -> str | None:
-        """Return the id of the payment that an earlier call of the action made, or None."""
+        """Return the id of the payment that an earlier call with this action made, or None."""
         try:
             record = await self.engine.known_action(actor)
         except TransactionError as error:
-            # The seller of a failed payment may still have answered.
+            # The seller may have answered even if the payment failed.
             record = error.record
         return None if record is None else record.id
 
@@ -379,7 +379,7 @@ class Payments:
             except PaymentRefused as error:
                 reasons.append((name, error))
             except LedgerError as error:
-                # No node may have an answer for the account that an odd offer names.
+                # If an offer names an odd account, no node may be able to answer.
                 unread = error
             else:
                 candidates += [ChosenOffer(name, offer, mode, asset) for mode in modes]
@@ -405,8 +405,8 @@ class Payments:
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
-        """Return the payers that are keys of this service's wallets. One that is not is remembered;
-        the reservation checks it again."""
+        """Return the payers that are keys of this service's wallets. Other payers are remembered,
+        and the reservation checks them again."""
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
@@ -425,13 +425,13 @@ class Payments:
         draft: Draft,
     ) -> PaidAnswer:
         if chosen.mode is PaymentMode.PUSH:
-            # `again` shows it once it has landed, and checks that a known action paid for this
-            # request.
+            # `again` sends the payment once it has landed, and checks that the action's payment was
+            # for this request.
             record = await self.engine.execute(wallet.id, actor, draft)
             return await self.again(record.id, request)
         handed = await self.engine.hand_over(wallet.id, actor, draft)
         if handed.wire is None:
-            # Another process, or a caller that left, has made the action's payment meanwhile.
+            # Meanwhile another process, or a caller that left, has made the action's payment.
             return await self.again(handed.record.id, request)
         proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
         return await self._show(handed.record, request, chosen.protocol, chosen.offer, proof)
@@ -444,7 +444,7 @@ class Payments:
         offer: PaymentOffer,
         proof: PaymentProof,
     ) -> PaidAnswer:
-        """Make the request with its payment, store the answer, and wait a little for the ledger."""
+        """Send the request with its payment, store the answer, and wait a little for the ledger."""
         protocol = self._protocols.get(protocol_name)
         if protocol is None:
             raise PaymentRefused(
@@ -487,7 +487,7 @@ class Payments:
 
     @contextmanager
     def _alone(self, actor: Actor) -> Iterator[None]:
-        """Refuse a second request of the same action or Idempotency-Key while the block runs."""
+        """Refuse a second request with the same action or Idempotency-Key while the block runs."""
         key = actor.action_key
         if key is None and actor.idempotency is not None:
             key = actor.idempotency.scope
@@ -541,7 +541,7 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
         headers=answer.headers,
         body=answer.body,
         payment=view,
-        # An answer that broke off is stored as far as it came, and counts as none.
+        # If an answer broke off, its received part is stored, and it counts as no answer.
         truncated=len(answer.body) >= MAX_ANSWER_BYTES
         or answer.served is Served.UNKNOWN
         or not answer.is_whole,
@@ -549,7 +549,7 @@ def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
 
 
 def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
-    """Return a seller's answer as the API shows it; None if none came."""
+    """Return the API's JSON of a seller's answer; None if no answer came."""
     if not answer.status:
         return None
     headers: dict[str, str] = {}
@@ -567,7 +567,7 @@ def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
 
 
 def paid_json(answer: PaidAnswer) -> dict[str, Any]:
-    """Return an answer and its payment as the API shows them."""
+    """Return the API's JSON of an answer and its payment."""
     payment = answer.payment
     return {
         "response": response_json(answer),

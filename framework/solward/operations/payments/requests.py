@@ -1,7 +1,7 @@
-"""A request that may be paid for: its checks and fingerprint, and the HTTP client that makes it.
+"""Requests that may be paid for: their checks, fingerprints, and the HTTP client for them.
 
-Only https is allowed, except for loopback addresses that the operator named. A name is resolved
-here, and the connection is made to a checked address, as for plugin hosts (`hosts/egress`). The
+Only https is allowed, except for loopback addresses that the operator named. As for plugin hosts
+(`hosts/egress`), a host name is resolved here, and the connection goes to the checked address. The
 client follows no redirects, decodes nothing, has no cookies and does not read the environment.
 """
 
@@ -50,9 +50,9 @@ MAX_HEADER_BYTES: Final = 16 << 10
 _NO_BODY: Final = frozenset({"GET", "HEAD"})
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-# Visible ASCII and spaces, which every server reads in the same way.
+# Only visible ASCII and spaces, which every server reads in the same way.
 _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]{0,8190}[\x21-\x7e])?|")
-# Headers of the connection and of the message's frame, which only the service sets.
+# Headers about the connection and the message's length, which only the service may set.
 _FRAME: Final = frozenset(
     {
         "accept-encoding",
@@ -73,14 +73,14 @@ _FRAME: Final = frozenset(
 )
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
-# Headers with which protocols show a payment, which only the service may do.
+# Headers in which protocols send a payment, which only the service may set.
 _PAYMENT: Final = frozenset({"payment-signature", "x-payment"})
 _PAYMENT_SCHEME: Final = re.compile(r"payment(?:[\s,]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxPrice:
-    """The most that may be paid: `amount` whole units of `asset`, a symbol or mint as given."""
+    """The maximum to pay: `amount` whole units of `asset`, the given symbol or mint."""
 
     amount: Decimal
     asset: str
@@ -92,8 +92,8 @@ class SellerRequest:
 
     Attributes:
         url: without a fragment.
-        path: path and query as they are sent.
-        fingerprint: SHA-256 of method, address, headers and body, hex.
+        path: path and query, as sent.
+        fingerprint: SHA-256 of method, URL, headers and body, in hex.
     """
 
     url: str
@@ -108,16 +108,16 @@ class SellerRequest:
 
     @property
     def shown_url(self) -> str:
-        """The address without its query, which may have secrets; in one spelling (RFC 3986, 6.2.2),
-        so that a higher price under another spelling is noticed."""
+        """The URL without its query, which may have secrets. It is normalized (RFC 3986, 6.2.2), so
+        that a higher price for another spelling of the URL is noticed."""
         return _ESCAPED.sub(_unescaped, self.url.partition("?")[0])
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
-    """Return an address without its fragment, its site, and its path with query.
+    """Return a URL without its fragment, the URL's site, and its path with query.
 
     Raises:
-        InvalidRequest: naming `field`.
+        InvalidRequest: the URL is wrong; names `field`.
     """
     expected = (
         f"{field} must be an https:// address of a site, without user, of at most {MAX_URL}"
@@ -133,7 +133,7 @@ def address_of(text: str, field: str) -> tuple[str, Site, str]:
         site, path = split_url(made)
     except (httpx.InvalidURL, SkillError, ValueError):
         raise InvalidRequest(expected) from None
-    # A site in another spelling would match no grant.
+    # A site with another spelling would match no grant.
     read_site(site_name(site), field)
     return made, site, path
 
@@ -142,10 +142,10 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
     """Check a caller's request.
 
     Args:
-        needs_most: whether `max` must be given.
+        needs_most: whether `max` is required.
 
     Raises:
-        InvalidRequest: naming the field.
+        InvalidRequest: a field is wrong; names it.
     """
     max_price = None
     if needs_most or request.max is not None:
@@ -176,13 +176,13 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """Return an escaped character plainly if it may be, otherwise its escape in capitals."""
+    """Return the character of an escape if it needs no escape, otherwise the escape in capitals."""
     character = chr(int(escape[0][1:], 16))
     return character if _UNRESERVED.fullmatch(character) else escape[0].upper()
 
 
 def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return a caller's headers; raises `InvalidRequest`, naming one that it may not send."""
+    """Return a caller's headers; raises `InvalidRequest`, naming a header that is not allowed."""
     if len(given) > MAX_HEADERS or sum(map(len, (*given, *given.values()))) > MAX_HEADER_BYTES:
         raise InvalidRequest(
             f"headers must be at most {MAX_HEADERS}, of {MAX_HEADER_BYTES >> 10} KiB together"
@@ -209,7 +209,7 @@ def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, str], ...]:
-    """Return a protocol's headers that show a payment; raises `PaymentRefused` if unfit."""
+    """Return a protocol's headers that send a payment; raises `PaymentRefused` if invalid."""
     found = tuple(made.items())
     fits = 0 < len(found) <= 8 and sum(len(n) + len(v) for n, v in found) <= 2 * MAX_HEADER_BYTES
     for name, value in found:
@@ -223,7 +223,7 @@ def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, st
 def with_headers(
     given: tuple[tuple[str, str], ...], more: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers with `more` in place of those of the same name."""
+    """Return the headers with those of `more`, which replace headers of the same name."""
     names = {name.lower() for name, _ in more}
     return (*(each for each in given if each[0].lower() not in names), *more)
 
@@ -232,9 +232,9 @@ MAX_ANSWER_BYTES: Final = 1 << 20
 """Bytes of an answer's body that are read and stored."""
 _OF_ONE: Final = 4
 _LIMITS: Final = Limits(response_bytes=2 * MAX_ANSWER_BYTES, connect_s=10.0, at_once=32)
-# Sent unless the caller gives a header of the name.
+# Headers to send unless the caller gives a header of the same name.
 _DEFAULTS: Final = (("Accept", "*/*"), ("User-Agent", f"solward/{version('solward')}"))
-# Headers of the connection, and cookies, which the service does not keep.
+# Headers about the connection, and cookies; the service drops them.
 _DROPPED: Final = frozenset(
     {
         "connection",
@@ -256,8 +256,8 @@ class SiteAnswer:
     """A site's answer.
 
     Attributes:
-        truncated: the body has more than was read, or ended before it was whole.
-        broken: the body ended early or took too long.
+        truncated: whether the body is longer than what was read, or ended early.
+        broken: whether the body ended early or took too long.
     """
 
     answer: HttpAnswer
@@ -266,7 +266,7 @@ class SiteAnswer:
 
 
 class Sites:
-    """The HTTP client for requests to sellers."""
+    """The HTTP client for requests to sellers' sites."""
 
     def __init__(
         self,
@@ -276,25 +276,25 @@ class Sites:
         dial: Dial | None = None,
         trusted: ssl.SSLContext | None = None,
     ) -> None:
-        """Take what tests replace: `resolve`, `dial` and `trusted`.
+        """Set what tests replace: `resolve`, `dial` and `trusted`.
 
         Args:
-            private: sites, as grants name them, that may be on this machine or a private network.
-            trusted: certificates; by default those of httpx, or of SSL_CERT_FILE.
+            private: sites (as in grants) that may be on this machine or a private network.
+            trusted: trusted certificates; by default those of httpx, or of SSL_CERT_FILE.
         """
         self._private = frozenset(private)
         self._resolve = resolve
         self._dial = dial or dial_tcp
         self._trusted = trusted
         self._pools: dict[bool, httpcore.AsyncConnectionPool] = {}
-        # Slow sellers and many requests of API keys must not keep the operator and agents out, nor
-        # one principal the others.
+        # Slow sellers and many requests by API keys must not block the operator and agents, and one
+        # principal must not block the others.
         self._gates = {is_keys: asyncio.Semaphore(_LIMITS.at_once) for is_keys in (True, False)}
         self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._pace = ReadPace(_LIMITS.chunks_a_second)
 
     def check(self, site: Site) -> None:
-        """Refuse a site that no request may go to.
+        """Refuse a site to which requests are not allowed.
 
         Raises:
             PaymentRefused: `https_only`.
@@ -315,11 +315,11 @@ class Sites:
         *,
         who: str = ADMIN,
     ) -> SiteAnswer:
-        """Make one request; a principal has at most `_OF_ONE` under way.
+        """Send one request; a principal may have at most `_OF_ONE` unfinished requests.
 
         Args:
-            headers: these replace the caller's of the same name.
-            who: the principal that asks.
+            headers: headers that replace the caller's headers of the same name.
+            who: the requesting principal.
 
         Raises:
             PaymentRefused: `https_only`, `address_refused`, `answer_too_large`, or `no_answer`, in
@@ -393,7 +393,8 @@ class Sites:
     async def _body(
         self, response: httpcore.Response, reading: AnswerReading, until: float
     ) -> tuple[bytes, bool, bool]:
-        """Return at most `MAX_ANSWER_BYTES`, whether that is all, and whether it broke off."""
+        """Return at most `MAX_ANSWER_BYTES`, whether these are all, and whether the body broke
+        off."""
         body = bytearray()
         assert isinstance(response.stream, AsyncIterable)
         chunks = aiter(response.stream)

@@ -1,8 +1,8 @@
-"""Changes of grants and of the address book, which have one version together.
+"""Changes to grants and to the address book, which share one version.
 
-Each change holds the lock that every reservation shares, as a freeze does, so later reservations
-are judged by it. A new grant starts with the amounts that its principal moved in its windows and
-that it would have covered, so that rewriting a grant does not reset its limits.
+Like a freeze, each change takes the lock that reservations share, so that it applies to all later
+reservations. A new grant starts with the amounts that its principal moved in its windows and that
+it would have covered, so that rewriting a grant does not reset its limits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def read_policy(
     """Return the policy in force.
 
     Args:
-        principals: those whose grants to read; None for all.
+        principals: the principals whose grants to read; None for all.
     """
     sets = await (
         store.all_sets(connection) if principals is None else store.sets_of(connection, principals)
@@ -68,7 +68,7 @@ async def replace_policy(
     *,
     if_version: int | None = None,
 ) -> int:
-    """Put every principal under exactly these grants, and replace the book; return the version.
+    """Replace all grants and the address book; return the new version.
 
     A principal that `sets` lacks is no longer under grants.
 
@@ -97,14 +97,14 @@ async def replace_policy(
 async def replace_set(
     database: Database, who: str, grants: Sequence[Grant] | None, *, if_version: int | None = None
 ) -> int:
-    """Replace one principal's grants, as `replace_policy` does; None takes it out of grants."""
+    """Replace one principal's grants, as `replace_policy` does; None removes it from grants."""
     async with database.write() as connection:
         await lock_policy(connection, if_version)
         return await put_set(database, connection, who, grants)
 
 
 async def lock_policy(connection: AsyncConnection, if_version: int | None = None) -> None:
-    """Lock out reservations and other changes until the transaction ends; take it first of all.
+    """Lock out reservations and other changes until the transaction ends; take this lock first.
 
     Raises:
         PolicyChanged: another version than `if_version` is in force.
@@ -180,7 +180,7 @@ def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
 
 # The amounts that new grants start with.
 
-# Ids of one query.
+# The number of ids in one query.
 _PAGE: Final = 500
 _RESERVED = (
     select(judged_effects, reservations.c.created_ms.label("reserved_ms"))
@@ -189,8 +189,8 @@ _RESERVED = (
     .order_by(reservations.c.created_ms)
 )
 _COUNTING = _RESERVED.where(reservations.c.scope == bindparam("b_scope"))
-# Kinds of principals that have reservations of their transactions; schedules, skills, plugins and
-# sites are only in a transaction's chain.
+# Kinds of principals for which reservations are stored. Schedules, skills, plugins and sites are
+# only in a transaction's chain.
 _SCOPES = ("wallet:", "agent:", "key:")
 _LOCK_PENDING = (
     select(transactions.c.id)
@@ -210,7 +210,7 @@ class _CountedRow:
 
     Attributes:
         reserved_ms: the time of its reservations.
-        kept: asset -> units that still count, which its end may have lowered.
+        kept: asset -> units that still count; the transaction's end may have lowered them.
     """
 
     judged: JudgedCase
@@ -231,7 +231,7 @@ async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> lis
     kept: dict[str, dict[str, int]] = {}
     for wallet_id, ids in by_wallet.items():
         for start in range(0, len(ids), _PAGE):
-            # Locked, so that they do not end, and change the units, before the caller's commit.
+            # Locked, so that no transaction ends and changes its units before the caller commits.
             await connection.execute(_LOCK_PENDING, {"ids": ids[start : start + _PAGE]})
             parameters = {"ids": ids[start : start + _PAGE], "b_wallet": wallet_id}
             for id_, asset, units in await connection.execute(_KEPT, parameters):
@@ -249,7 +249,7 @@ async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list
         judged_effects.c.chain.contains(f'"{who}"', autoescape=True),
     )
     rows = await connection.execute(statement, {"b_after": after_ms})
-    # Compared again here, because databases differ in how they compare letters.
+    # The ids are compared again, because databases compare letters in different ways.
     return [dict(row._mapping) for row in rows if who in json.loads(row.chain)]
 
 
@@ -306,12 +306,12 @@ def _covered(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
             is_covered = covers(grant, line, case)
         if not is_covered:
             continue
-        # 0 units, for its slot in the rate.
+        # It counts 0 units, but takes a slot in the rate.
         found.setdefault(SOL, 0)
         if at == 0 and case.costs_lamports:
             kept = counting.kept.get(COSTS, 0)
             if all(each is None or each.asset != SOL for each in lines):
-                # SOL lent to the pocket of a token's swap is costs in grants, and SOL in limits.
+                # SOL lent to a swap's pocket counts as costs in grants, and as SOL in limits.
                 kept += counting.kept.get(SOL, 0)
             found[COSTS] = min(case.costs_lamports, kept)
         if line is None or not line.units or not counting.kept.get(line.asset, 0):
@@ -320,7 +320,7 @@ def _covered(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
             units = found.get(line.asset, 0) + line.units
             found[line.asset] = min(units, counting.kept[line.asset])
         elif ANY_ASSET in grant.assets:
-            # Without a price it counts nothing, as no grant counted it in dollars then.
+            # Without a price it counts as 0, because no grant counted it in dollars at that time.
             worth = case.dollars[at]
             found[USD] = found.get(USD, 0) + (worth if isinstance(worth, int) else 0)
     return found

@@ -1,7 +1,7 @@
-"""The policy as people write it: documents and sentences, with this service's names.
+"""The policy as people write it, in documents and sentences with this service's names.
 
-A policy says which principal may do what. The vault stores it and judges by it
-(`operations.policies.changes`). Wherever a grant's document is read, its sentence may be given.
+A policy says what each principal may do. The vault stores and enforces it
+(`operations.policies.changes`). A grant's sentence is accepted everywhere in place of its document.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 class ServiceNames(Names):
-    """All names of the service; a plugin is found under any spelling of its distribution."""
+    """All names of the service; a plugin's distribution is found under any spelling."""
 
     __slots__ = ()
 
@@ -52,11 +52,11 @@ class ServiceNames(Names):
 
 @dataclass(frozen=True, slots=True)
 class DraftedGrants:
-    """Grants of one principal that are not stored yet.
+    """A principal's grants that are not stored yet.
 
     Attributes:
-        sentences: one for each grant, or one that says that the principal may only read.
-        names: the names with which the grants were read.
+        sentences: one sentence for each grant, or one that says that the principal may only read.
+        names: the names that were used to read the grants.
     """
 
     grants: tuple[Grant, ...]
@@ -83,8 +83,8 @@ class Policies:
         self._key_names = key_names
 
     async def show(self) -> dict[str, Any]:
-        """Return the policy in force: its document as `policy`, and `sentences`: one per grant,
-        then one per principal that may only read, in their order."""
+        """Return the policy in force as `policy`, its document, and `sentences`: one for each
+        grant, then one for each principal that may only read, in the document's order."""
         stored, names = await self._now()
         return _shown(stored, names)
 
@@ -92,8 +92,8 @@ class Policies:
         """Return a policy from its document.
 
         Raises:
-            InvalidRequest: naming the path and what is expected there.
-            LedgerError: the ledger does not say the decimals of a mint.
+            InvalidRequest: a value is wrong; names its path and what is expected there.
+            LedgerError: the decimals of a mint could not be read from the ledger.
         """
         policy, _names = await self._read(document)
         return policy
@@ -106,14 +106,14 @@ class Policies:
         """Put every principal under exactly the grants of a document; return it as `show` does.
 
         Raises:
-            PolicyChanged: the document has another version than the one in force.
-            InvalidRequest: it has no `grants`; or no `readOnly`, which would free a principal that
-                may only read; or see `read`.
+            PolicyChanged: the document has another version than the policy in force.
+            InvalidRequest: it lacks `grants`, or it lacks `readOnly` and a principal that may only
+                read would then be free of grants; or see `read`.
             LedgerError: see `read`.
         """
         policy = await self.read(document)
         if isinstance(document, dict) and document.get("grants") is None:
-            # A lost body, or one that has only the book, would otherwise remove every grant.
+            # An empty body, or a body with only the book, would otherwise remove every grant.
             raise InvalidRequest(
                 "grants is required and must be an array; [] puts nobody under grants"
             )
@@ -152,10 +152,10 @@ class Policies:
     async def put(
         self, principal: str, value: object, *, version: int | None = None
     ) -> dict[str, Any]:
-        """Replace one principal's grants by a JSON array; None takes it out of grants.
+        """Replace one principal's grants by a JSON array; with None it is no longer under grants.
 
         Args:
-            version: of the policy that must be in force; None for any.
+            version: the version that the policy must have; None for any.
 
         Returns:
             The principal, as `show_one` does.
@@ -172,11 +172,11 @@ class Policies:
         return _shown_one(who, now, grants, names)
 
     async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
-        """Return a JSON array of grants of one principal, which need not be stored yet.
+        """Read a JSON array of grants of one principal, which need not exist yet.
 
         Args:
-            who: its kind and id.
-            name: its name, for people.
+            who: the principal's kind and id.
+            name: the principal's name, for people.
 
         Raises:
             InvalidRequest, LedgerError: see `read`.
@@ -190,8 +190,8 @@ class Policies:
         return DraftedGrants(grants, _sentences(who, grants, names), names)
 
     async def begin(self, who: str, name: str, value: object) -> None:
-        """Store a key's first grants, before the key itself, so that it never exists without them.
-        Arguments and errors are those of `grants_of`."""
+        """Store a key's first grants before the key itself, so that the key never exists without
+        them. Arguments and errors are those of `grants_of`."""
         await store.replace_set(self._database, who, await self.grants_of(who, name, value))
 
     async def forget(self, who: str) -> None:
@@ -224,7 +224,7 @@ class Policies:
     async def _now(
         self, principals: Collection[str] | None = None
     ) -> tuple[GrantPolicy, ServiceNames]:
-        """Return the policy of these principals, or of all, with all names of the service."""
+        """Return the policy for these principals, or for all, with all names of the service."""
         async with self._database.read() as connection:
             stored = await store.read_policy(connection, principals)
             rows = await self._rows(connection, stored)
@@ -237,11 +237,11 @@ class Policies:
         who: str = "",
         name: str = "",
     ) -> tuple[object, ServiceNames]:
-        """Return grants as documents, where some may be sentences, and the service's names with
-        the decimals of the mints that the grants name.
+        """Return grants as documents, converted from sentences if needed, and the service's names
+        with the decimals of all mints that the grants name.
 
         Args:
-            principals: those whose stored grants have decimals already; None for all.
+            principals: principals whose stored grants already have decimals; None for all.
             who: the grants' principal, which a sentence may then omit; empty if each names it.
             name: the name of `who`, if it is not stored yet.
 
@@ -274,7 +274,7 @@ class Policies:
     async def _rows(
         self, connection: AsyncConnection, stored: GrantPolicy
     ) -> dict[str, dict[str, str]]:
-        """Return kind -> id -> name, of everything that a grant can name."""
+        """Return kind -> id -> name for everything that a grant can name."""
         registry = self._registry()
         plugins = {canonical(each.distribution) for each in registry.skills.values()}
         rows = {
@@ -327,7 +327,7 @@ def _shown_one(
 
 
 def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
-    # Sorted so that principals that may only read are last, as in the document.
+    # Principals that may only read are last, as in the document.
     sets = sorted(policy.sets.items(), key=lambda each: not each[1])
     sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]
     return {"policy": policy_json(policy, names), "sentences": sentences}

@@ -1,8 +1,8 @@
-"""Grants as JSON: reads and writes the documents that people use.
+"""Reads and writes grants as JSON documents, the form that people use.
 
-A document has symbols, names and whole units; a `Grant` has mints, ids and integers. Every refusal
-is an `InvalidRequest` that names the path, such as `grants[3].assets.USDC.perTx`, and what was
-expected there.
+A document has symbols, names and whole units; a `Grant` has mints, ids and integers. Each refusal
+is an `InvalidRequest` that names a path, such as `grants[3].assets.USDC.perTx`, and the expected
+value.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class GrantPolicy:
     """All grants, and the address book.
 
     Attributes:
-        sets: principal -> its grants in written order; empty if it may only read. A missing
-            principal is not under grants.
+        sets: principal -> its grants in written order; empty if it may only read. A principal that
+            is missing is not under grants.
         book: the address book: name of a group -> its addresses.
-        version: the version that the document was made from; None if it has none.
+        version: the policy's version from which the document was made; None if not stated.
     """
 
     sets: Mapping[str, tuple[Grant, ...]]
@@ -102,7 +102,7 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
     Grants may name only groups of the document's own `book`.
 
     Raises:
-        InvalidRequest: naming the path.
+        InvalidRequest: a value is wrong; names its path.
     """
     if not isinstance(value, dict):
         raise InvalidRequest(f"A policy is expected to be an object, not {_kind(value)}")
@@ -126,7 +126,7 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
 
 
 def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
-    """Return the document that reads as this policy."""
+    """Return the document of a policy; `read_policy` reads it as the same policy."""
     document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
     return document | {
         "book": {name: [*addresses] for name, addresses in policy.book.items()},
@@ -141,11 +141,11 @@ def read_grants(
     """Return a JSON array of grants, in their order.
 
     Args:
-        path: of the array, for refusals.
+        path: the array's path, for refusals.
         who: the principal of all grants, which they may then omit.
 
     Raises:
-        InvalidRequest: naming the path; also for more than 100 grants of a principal, or two equal.
+        InvalidRequest: a value is wrong, two grants are equal, or there are over 100.
     """
     found: dict[tuple[str, str], str] = {}
     count: Counter[str] = Counter()
@@ -166,7 +166,7 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
     """Return a grant from its document; raises `InvalidRequest` naming the path.
 
     Args:
-        path: of the grant, for refusals.
+        path: the grant's path, for refusals.
         who: the principal of the grant, which it may then omit.
     """
     fields = _object(value, path, FIELDS)
@@ -205,7 +205,7 @@ def mints_named(value: object) -> frozenset[str]:
 
 
 def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
-    """Return the document that reads as this grant."""
+    """Return the document of a grant; `read_grant` reads it as the same grant."""
     may = [operation.value for operation in Operation if operation in grant.may]
     if grant.approves:
         may.append(APPROVE)
@@ -417,7 +417,7 @@ def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
     found = _all_of(value, path, MAX_NAMED, "recipient", recipient)
     if ANYBODY in found and len(found) > 1:
         raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
-    # Names of the book before addresses.
+    # Names of the book's groups are sorted before addresses.
     return tuple(sorted(found, key=lambda each: (each != OWN, not each.startswith("@"), each)))
 
 
@@ -425,7 +425,7 @@ def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
     if principal.startswith(SITE):
         raise InvalidRequest(f"{path}: is not expected beside a site's own who")
     if fields["may"] != [Operation.PAY]:
-        # With another operation, `via` would read as if it bounded that one too.
+        # With another operation, `via` would seem to limit that operation too.
         raise InvalidRequest(f'{path}: may is expected to be ["pay"] alone')
 
 
@@ -539,7 +539,7 @@ _FORMS: Final = {
 }
 # Field of the document -> attribute of the grant.
 _ATTRIBUTES: Final = {each.encode_name: each.name for each in structs.fields(Grant)}
-# A document has only fields that differ from this grant's.
+# A document omits fields that are equal to this grant's.
 _PLAIN: Final = Grant("", "", frozenset())
 
 
@@ -559,7 +559,7 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
 
 
 def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
-    """Return a JSON object; if `known` is given, it may have only these fields."""
+    """Return a JSON object, which may have only the fields in `known`, if given."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
     for key in value:
@@ -582,7 +582,7 @@ def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, ob
 def _all_of(
     value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
 ) -> list[str]:
-    """Return the items of a JSON array, read by `read`: at least one, and none twice."""
+    """Return the items of a JSON array, converted by `read`; at least one, without duplicates."""
     found: dict[str, None] = {}
     for at, each in _items(value, path, most):
         item = read(each, at)

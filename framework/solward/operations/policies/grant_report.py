@@ -1,4 +1,4 @@
-"""Reports of the room in grants and limits, and of the most that can leave a wallet in a day."""
+"""Reports on the amounts left in grants and limits, and the maximum that can leave in a day."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from solward.vault.money.judge.granting import names_of, room_at, window_uses
 from solward.vault.store import grants as store
 from solward.vault.store import spending
 
-# A window that is this full, in percent, is reported with the time when it has room again.
+# If a window is full to this percentage, the report has the time when it has room again.
 _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents, keys and schedules without grants may swap any token"
 """The reason why nothing bounds the amount of a token that can leave."""
@@ -53,8 +53,8 @@ class WalletKeys:
     """The keys that may use a wallet.
 
     Attributes:
-        single: keys with their ceilings, at least all that are under grants.
-        alike: the ceilings of the other keys, and the number of keys that have them.
+        single: keys with their ceilings, including all keys under grants.
+        alike: the ceilings of the other keys, each with the number of keys that have them.
     """
 
     single: Sequence[Caller]
@@ -71,15 +71,15 @@ async def wallet_grants(
     alike: Sequence[KeyGroup] = (),
     within: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return `grants`, of the wallet and all that may use it, and `canLeave`, as of one moment.
+    """Return, for one moment, the `grants` of a wallet and of all that may use it, and `canLeave`.
 
     Args:
         ceilings: of the wallet.
-        callers: every agent, key and operator's schedule that may use it.
-        shown: the principals to have in `grants`; None for all.
-        alike: keys that may use it and are not among `callers`.
-        within: principals whose grants only narrow those of another one, so that they do not count
-            for `canLeave`: schedules that keys made.
+        callers: all agents, keys and schedules of the operator that may use it.
+        shown: the principals to include in `grants`; None for all.
+        alike: keys that may use it and are not in `callers`.
+        within: schedules made by keys. They do not count for `canLeave`, because their grants only
+            narrow those of the key.
     """
     wallet = f"wallet:{wallet_id}"
     principals = [wallet, *(who for who, _ in callers), *within]
@@ -96,7 +96,7 @@ async def wallet_grants(
 async def principal_grants(
     database: Database, tokens: TokenList, principals: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return `grants_report` of those of these principals that are under grants."""
+    """Return `grants_report` for those of the principals that are under grants."""
     async with database.read() as connection:
         now = await database.moment(connection)
         sets = await _sets(connection, principals)
@@ -123,11 +123,11 @@ async def grants_report(
     now: Moment,
     wallet_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return each principal's grants with sentences, and the used and left amounts of each limit.
+    """Return each principal's grants with sentences, and each limit's used and left amount.
 
     Args:
         sets: principal -> its grants, in the order of the answer.
-        wallet_id: omits grants that are only for other wallets; the rest keep their numbers.
+        wallet_id: omit grants that are only for other wallets; the other grants keep their numbers.
     """
     needs = {need for each in sets.values() for grant in each for need, _, _ in _limits(grant)}
     counted = await window_uses(connection, needs, now.window_ms)
@@ -150,7 +150,7 @@ async def grants_report(
 
 def _limits(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
     for counted, decimals, window in grant.limits():
-        # A grant that only approves is never charged.
+        # A grant that only allows approving is never charged.
         if grant.may or counted not in (COSTS, RATE):
             yield (grant.scope, counted, window.length_ms), decimals, window
 
@@ -164,7 +164,7 @@ async def _limit_json(
     names: Names,
     now_ms: int,
 ) -> dict[str, Any]:
-    """Return a limit as JSON: amounts are text in whole units, dollars or transactions."""
+    """Return a limit as JSON, with amounts as text in whole units, dollars or transactions."""
     asset, most = need[1], window.most
     room_ms = None
     if counted and counted * 100 >= most * _NEARLY_FULL:
@@ -181,16 +181,16 @@ async def _limit_json(
     return body if room_ms is None else body | {"roomAt": iso(room_ms)}
 
 
-# The most that can leave.
+# The maximum that can leave.
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The most of one asset that can leave in 24 hours.
+    """The maximum of one asset that can leave in 24 hours.
 
     Attributes:
-        units: smallest units; None if nothing bounds them.
-        micro_dollars: worth of it that may leave in addition to `units`.
+        units: smallest units; None if nothing limits them.
+        micro_dollars: value of the asset that may leave in addition to `units`.
     """
 
     units: int | None
@@ -199,13 +199,13 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class CanLeave:
-    """The most that can leave a wallet in any 24 hours by all principals except the operator.
+    """The maximum that all principals except the operator can move from a wallet in any 24 hours.
 
     Attributes:
-        bounds: asset -> smallest units; None if nothing bounds it. `ANY_ASSET` stands for every
-            asset that is not named, in micro-dollars; `COSTS` is one too.
-        decimals: of these assets.
-        dollars: named asset -> micro-dollars of it that grants in dollars allow in addition.
+        bounds: asset -> smallest units; None if nothing limits it. `ANY_ASSET` stands for all
+            assets that are not named, in micro-dollars; `COSTS` counts as an asset.
+        decimals: asset -> its decimals.
+        dollars: named asset -> micro-dollars that grants in dollars allow in addition.
     """
 
     bounds: Mapping[str, int | None]
@@ -215,8 +215,8 @@ class CanLeave:
     def to_json(self, wallet_id: str | None, names: Names) -> dict[str, Any]:
         """Return `assets`, name -> `most` in whole units (dollars for `*`), and a `sentence`.
 
-        If nothing bounds an asset, its `most` is null and it has a `reason`. `wallet_id` is that of
-        `can_leave_sentence`.
+        If nothing limits an asset, its `most` is null and it has a `reason`. `wallet_id` is the
+        argument of `can_leave_sentence`.
         """
         assets: dict[str, Any] = {}
         for asset, units in self.bounds.items():
@@ -246,15 +246,15 @@ def can_leave(
     now: Moment,
     alike: Sequence[KeyGroup] = (),
 ) -> CanLeave:
-    """Return the most that can leave a wallet in any 24 hours; pure.
+    """Return the maximum that can leave a wallet in any 24 hours; a pure function.
 
-    It is the sum of what the ceilings and grants of all agents, keys and schedules allow, but at
-    most what the wallet's own allow. The operator's own actions are not counted.
+    It is the sum over the ceilings and grants of all agents, keys and schedules, but at most what
+    those of the wallet allow. The operator's own actions are not counted.
 
     Args:
         ceilings: of the wallet.
         sets: principal -> its grants, for principals under grants.
-        alike: keys that are not among `callers`.
+        alike: keys that are not in `callers`.
     """
     wallet = f"wallet:{wallet_id}"
     asking = list(callers)
@@ -263,7 +263,7 @@ def can_leave(
         for grant in sets.get(who, ()):
             decimals |= {each.asset: each.decimals for each in grant.assets.values()}
     for mint in sorted(ceilings.daily_tokens.keys() - decimals.keys()):
-        # 0 decimals, so smallest units, if the mint's are not known.
+        # If the mint's decimals are not known, 0 is used: the amount is then in smallest units.
         decimals[mint] = known_decimals(mint) or 0
     decimals[ANY_ASSET] = USD_DECIMALS
     bounds: dict[str, int | None] = {}
@@ -271,7 +271,7 @@ def can_leave(
     lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
-        # All keys without grants have the same bound, so the prefix stands for any of them.
+        # All keys without grants have the same bound, so the kind's prefix stands for any of them.
         parts += [
             _of_all(_of_caller(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
@@ -296,7 +296,7 @@ def _of_caller(
     if is_key(who) and limits.daily_lamports == 0:
         # The key may not sign anything.
         return _Bound(0)
-    # Either the wallet's grants or the caller's may count loans to pockets as costs.
+    # The wallet's grants or the caller's grants may count loans to pockets as costs.
     lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
     ceiling = _of_ceilings(limits, asset, lends=lends)
     if who in sets:
@@ -307,7 +307,7 @@ def _of_caller(
 def _lends(grants: Sequence[Grant]) -> bool:
     """Return whether grants allow swaps of tokens.
 
-    Their pockets are lent SOL for fee and rent, which grants count as costs and ceilings as SOL.
+    Its pocket borrows SOL for fee and rent, which grants count as costs, and ceilings as SOL.
     """
     return any(
         Operation.SWAP in grant.may and any(asset != SOL for asset in grant.assets)
@@ -346,7 +346,7 @@ def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment)
 
 
 def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
-    """Return the most that a limit allows in any 24 hours, in smallest units."""
+    """Return the maximum that a limit allows in any 24 hours, in smallest units."""
     most = min(_times(window) * window.most for window in limit.windows)
     if limit.per_tx is not None and rates:
         most = min(most, limit.per_tx * min(_times(rate) * rate.most for rate in rates))
@@ -358,7 +358,7 @@ def _times(window: Window) -> int:
 
 
 def _of_all(one: _Bound, callers: int) -> _Bound:
-    """Return the bound of several callers that have the same one each."""
+    """Return the bound of several callers, each of which has the bound `one`."""
     units = None if one.units is None else one.units * callers
     return _Bound(units, one.micro_dollars * callers)
 
@@ -373,8 +373,8 @@ def _smaller(one: _Bound, other: _Bound) -> _Bound:
     """Return a bound that is at least as much as both bounds together allow."""
     if one.units is None or other.units is None:
         return other if one.units is None else one
-    # Units can be compared only with units, because prices are not known here; otherwise either
-    # bound is right, and the one with fewer dollars is taken.
+    # Prices are not known here, so units can be compared only with units. Otherwise either bound is
+    # correct, and the bound with fewer dollars is used.
     if one.micro_dollars or other.micro_dollars:
         return min(one, other, key=lambda each: (each.micro_dollars, each.units))
     return _Bound(min(one.units, other.units))
@@ -383,8 +383,8 @@ def _smaller(one: _Bound, other: _Bound) -> _Bound:
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
     """Return one scope's limits as JSON: SOL as Decimal, None for a limit that is not set.
 
-    `spent` is of transactions that ended in the last 24 hours, `reserved` of unfinished ones, and
-    `left` is the room for another one.
+    `spent` counts transactions that ended in the last 24 hours, `reserved` unfinished ones; `left`
+    is the maximum for a new one.
     """
     return (await limits_reports(database, {scope: limits}))[scope]
 
@@ -392,7 +392,7 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
 async def limits_reports(
     database: Database, limits: Mapping[str, ScopeLimits]
 ) -> dict[str, dict[str, Any]]:
-    """Return scope -> its `limits_report`, all as of one moment."""
+    """Return scope -> its `limits_report`, for one moment."""
     mints = {mint for each in limits.values() for mint in each.daily_tokens}
     async with database.read() as connection:
         now = (await database.moment(connection)).window_ms

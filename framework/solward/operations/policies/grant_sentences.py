@@ -1,7 +1,7 @@
-"""Sentences of grants for people and models, read back into documents, and of what can leave.
+"""Sentences for people and models: about grants, which can be parsed, and about what can leave.
 
-A sentence is plain text of one line; `vault.grants.spelling` quotes names that others chose. It is
-read as a document, which `grant_documents` checks.
+A sentence is one line of plain text; `vault.grants.spelling` quotes names that others chose. A
+sentence is parsed to a document, which `grant_documents` checks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAY_WORDS: Final = {each.value: each.value for each in Operation} | {
     APPROVE: "approve what is held"
 }
 _MAY_BACK: Final = {words: word for word, words in _MAY_WORDS.items()}
-# Grants of agents and keys do not bind the admin secret; ceilings and the wallet's own do.
+# Grants of agents and keys do not bind the admin secret; ceilings and the wallet's grants do.
 _BUT_OPERATOR: Final = "by anybody but the operator"
 _SITES_MAY_BACK: Final = {BE_PAID: Operation.PAY.value}
 _RECIPIENTS: Final = {ANYBODY: "anybody", OWN: "own wallets"}
@@ -62,7 +62,7 @@ _FIRST: Final = re.compile(rf"(?:\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)) ({_PE
 _FURTHER: Final = re.compile(rf"\$?({_AMOUNT}) ({_PERIOD})")
 _RATE: Final = re.compile(rf"([0-9]+)(?: transactions?)? ({_PERIOD})")
 _IN: Final = re.compile(r"in ([0-9]+) (minute|hour|day)s")
-# All words that may follow the operations in a sentence, besides numbers, names and units.
+# All words that may follow the operations in a sentence, except numbers, names and units.
 _VOCABULARY: Final = (
     "a above an and any anybody as asked asset at by day days fees from hour hours impact in into"
     " is least minute minutes most new nothing of once only operator or other own person price"
@@ -72,7 +72,7 @@ _WORDS: Final = frozenset(_VOCABULARY.split())
 
 
 def document_sentence(document: Mapping[str, Any], names: Names) -> str:
-    """Return the sentence of a grant's document that `grant_json` wrote."""
+    """Return the sentence for a grant's document that `grant_json` wrote."""
     who, may = document["who"], document["may"]
     is_site = who.startswith(SITE)
     does = BE_PAID if is_site else joined([_MAY_WORDS[each] for each in may])
@@ -100,17 +100,17 @@ DEFAULTS_SENTENCE: Final = (
 
 
 def read_only_sentence(who: str, names: Names) -> str:
-    """Return the sentence of a principal that is under grants and has none."""
+    """Return the sentence for a principal that is under grants without having any grant."""
     if who.startswith(SITE):
         return f"{capital(principal_name(who, names))} may not be paid."
     return f"{capital(principal_name(who, names))} may only read."
 
 
 def read_sentence(text: str) -> dict[str, Any]:
-    """Return the document of a grant's sentence, for `read_grant` to check.
+    """Parse a grant's sentence to a document, which `read_grant` then checks.
 
     Raises:
-        InvalidRequest: it is no sentence of a grant; names the words that are not understood.
+        InvalidRequest: the text is not a grant's sentence; names the words that are not understood.
     """
     head = _HEAD.match(text)
     if head is None or not text.endswith("."):
@@ -151,12 +151,12 @@ def read_sentence(text: str) -> dict[str, Any]:
 def can_leave_sentence(
     wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
-    """Return the sentence about the most that can leave a wallet today, not by the operator.
+    """Return the sentence about the maximum that others than the operator can move in a day.
 
     Args:
-        wallet_id: None for the wallet of an agent that is not made yet.
-        amounts: asset (`ANY_ASSET` in micro-dollars, `COSTS` in lamports too) -> smallest units and
-            decimals; None if nothing bounds it. A missing asset cannot leave.
+        wallet_id: the wallet's id; None for the wallet of an agent that does not exist yet.
+        amounts: asset (also `ANY_ASSET` in micro-dollars, `COSTS` in lamports) -> smallest units
+            and decimals; None if nothing limits the asset. An asset that is missing cannot leave.
     """
     assets = [each for each in sorted_assets(amounts) if each != COSTS]
     other = _other(len(assets) == 1)
@@ -177,7 +177,7 @@ def can_leave_sentence(
 
 
 def beside_sentence(assets: Sequence[str]) -> str:
-    """Return the sentence that the dollars of `can_leave_sentence` include these assets."""
+    """Return a sentence: the dollars of `can_leave_sentence` include these assets."""
     return (
         f"The amount in dollars may also leave as {joined(list(assets))}, in addition to their own"
         " amounts."
@@ -228,15 +228,15 @@ def _rates(rates: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A field of the document, and how its clause of the sentence is written and read.
+    """A field of the document, with the writer and reader of its clause in the sentence.
 
     Attributes:
         path: the field, such as `rate` or `swap.into`.
         before: words before the value.
         after: words after it.
         pattern: regular expression of the value's words.
-        write: returns the value's words.
-        read: returns the value of such words.
+        write: converts the value to words.
+        read: converts such words to the value.
     """
 
     path: str
@@ -362,7 +362,7 @@ def _read_percent(text: str) -> int:
 
 
 def _read_name(text: str) -> str:
-    """Return the id in parentheses, or if there is none the name or id itself."""
+    """Return the id in parentheses or, without parentheses, the whole text."""
     match = re.fullmatch(rf"{_QUOTED} \((.+)\)", text)
     said = match[1] if match else text
     return str(json.loads(said)) if said.startswith('"') else said
@@ -376,7 +376,7 @@ def _known(words: Mapping[str, str], text: str) -> str:
 
 
 def _missing(text: str) -> str:
-    """Return the first part of a sentence's form that a text lacks."""
+    """Return the first part that a text lacks to be a sentence."""
     subject, may, _ = text.partition(" may ")
     kind = subject.partition(" ")[0]
     if not may:
@@ -389,7 +389,7 @@ def _missing(text: str) -> str:
 
 
 def _unclear(text: str) -> InvalidRequest:
-    """Return the error for a text; it names the first unknown word and one that may be meant."""
+    """Return the error for a text; names the first unknown word and one that is like it."""
     text = text.strip()[:60]
     before, unknown = "", None
     for word in re.findall(r"[^\s,;]+", text):

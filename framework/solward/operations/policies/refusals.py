@@ -1,4 +1,4 @@
-"""Refused transactions: the rule, its numbers, and what the transaction could have taken."""
+"""Refused transactions, with the rule, its numbers, and the maximum they could have taken."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from solward.vault.store.transactions import RECORD, record_of
 
 
 async def refusals(database: Database, wallet_id: str | None, limit: int) -> dict[str, Any]:
-    """Return `refusals`, the newest of a wallet or all (see `record_json`), and `lastDay`.
+    """Return `refusals`, the newest ones of a wallet or of all (see `record_json`), and `lastDay`.
 
-    `lastDay` has the `count` of 24 hours and the counts `byRule`. If `isComplete` is false, they
-    are only of the newest `REFUSALS_OF` transactions.
+    `lastDay` has the `count` of 24 hours and the counts `byRule`. If `isComplete` is false, only
+    the newest `REFUSALS_OF` transactions were counted.
     """
     async with database.read() as connection:
         now = await database.moment(connection)
@@ -38,9 +38,9 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
     """Return a record as JSON, with its fee if that is known.
 
-    A blocked one has `refusal`: `rule`, `reason` and `numbers`, which may be empty. One that was
-    judged by its bytes has `couldLeave`: the `lines` that the bytes could take, in the form of a
-    hold's, and `costsLamports` of fee and rent.
+    A blocked record has `refusal`: `rule`, `reason` and `numbers`, which may be empty. If it was
+    judged by its bytes, it has `couldLeave`: the `lines` that the bytes could take, in the form of
+    a hold's lines, and `costsLamports` for fee and rent.
     """
     async with database.read() as connection:
         (found,) = await _with_reasons(connection, [record])
@@ -73,7 +73,7 @@ async def _with_reasons(
 
 
 def _line(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored line in the form of a hold's."""
+    """Return a stored line in the form of a hold's line."""
     line = stored | {"units": str(stored["units"])}
     line.pop("program", None)
     return line
@@ -117,7 +117,7 @@ _FIRST_AMONG = Prepared(
 async def refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
-    """Return the newest blocked records, of one wallet or all, among the `among` newest records."""
+    """Return the newest blocked records of one wallet or all, from the `among` newest records."""
     parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
     rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
     return [record_of(row) for row in rows]
@@ -126,8 +126,8 @@ async def refused(
 async def refused_by_rule(
     connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
 ) -> tuple[dict[str, int], bool]:
-    """Return rule -> how many transactions it refused since then, most first, and whether the
-    `among` newest records reach back so far."""
+    """Return rule -> number of transactions it refused since then, largest first, and whether the
+    `among` newest records reach back to that time."""
     parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
     rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
     counted = Counter(applied[-1] for (applied,) in rows if applied)
@@ -150,7 +150,7 @@ _NUMBERS = Prepared(
 async def refusal_numbers(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """Return id -> the numbers stored with its refusal, for those that have some."""
+    """Return record id -> numbers stored with the refusal, for records that have numbers."""
     if not transaction_ids:
         return {}
     rows = await _NUMBERS.all(connection, {"b_ids": list(transaction_ids)})

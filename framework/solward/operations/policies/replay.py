@@ -1,8 +1,8 @@
 """Replays judged transactions under a draft of the policy, to show what it would have changed.
 
-The facts stay as they were: the request, its principal and time, its worth, the recipients paid
-before, and the result on the ledger. Verdicts and counters follow the policy, by the same `decide`.
-The policy in force and the draft are replayed side by side:
+The facts stay the same: the request, its principal and time, its worth, the recipients paid before,
+and the result on the ledger. Verdicts and counters depend on the policy; the vault's `decide`
+computes both. The policy in force and the draft are replayed side by side:
 
 - A transaction that the policy in force judged is stored with the sums used then. The policy in
   force uses them again, so its verdict is the same, whatever was released, credited or carried over
@@ -11,8 +11,8 @@ The policy in force and the draft are replayed side by side:
 - Every other sum, of a grant that the draft adds or of a transaction that an older policy judged,
   is what the replay itself charged.
 
-So the policy in force changes nothing. A transaction that an older policy judged is marked, and
-compared with the verdict of the policy in force, not with the verdict of then.
+So replaying the policy in force shows no change. A transaction that an older policy judged is
+marked; the draft's verdict is compared with that of the policy in force, not with the old one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CountedPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
-    """Every principal's grants, and the address book: name -> addresses."""
+    """All principals' grants, and the address book: name -> addresses."""
 
     sets: Mapping[str, CompiledGrants]
     book: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class CompiledPolicy:
         )
 
     def of_chain(self, case: Case) -> list[CompiledGrants]:
-        """Return the grants of each principal in a transaction's chain that is under grants."""
+        """Return the grants of those principals in a transaction's chain that are under grants."""
         return [self.sets[who] for who in case.chain if who in self.sets]
 
     @property
@@ -97,10 +97,10 @@ class PastRecord:
     """A stored transaction.
 
     Attributes:
-        kept: the part that still counts. If a hold was approved, the transaction made counts, and
-            the hold does not.
-        facts: its case with all facts of that time that are known now, including those that no
-            grant needed then; None if the stored case has them.
+        kept: the part that still counts. After a hold's approval only the transaction that was made
+            counts, not the hold.
+        facts: its case with all facts of its time that are known now, even if no grant needed them
+            then; None if the stored case has them.
     """
 
     judged: JudgedCase
@@ -110,15 +110,15 @@ class PastRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transaction with different verdicts of the draft and of the policy in force.
+    """A transaction on which the draft and the policy in force have different verdicts.
 
     Attributes:
-        then: the verdict of then.
-        in_force: the verdict of the policy in force: `then`, unless an older policy judged it.
+        then: the verdict when the transaction was judged.
+        in_force: the verdict of the policy in force; `then`, unless an older policy judged it.
         now: the draft's verdict.
-        findings: why the draft refuses or holds it; if it allows it, why the policy in force does
-            not.
-        is_older: an older policy judged it.
+        findings: why the draft refuses or holds it, or, if the draft allows it, why the policy in
+            force does not.
+        is_older: whether an older policy judged it.
     """
 
     judged: JudgedCase
@@ -131,15 +131,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result of a replay, in numbers of transactions.
+    """The result of a replay; the numbers count transactions.
 
     Attributes:
-        judged: those that were judged by grants.
-        others: those that an earlier rule refused, which no grant changes.
-        older: those among `judged` that an older policy judged.
-        older_differ: those among `older` with another verdict of the policy in force.
-        changed: those with another verdict of the draft.
-        changes: the first of these.
+        judged: transactions that were judged by grants.
+        others: transactions that an earlier rule refused, so that grants do not matter.
+        older: transactions of `judged` that an older policy judged.
+        older_differ: transactions of `older` whose verdict is different under the policy in force.
+        changed: transactions whose verdict is different under the draft.
+        changes: the first of the changed transactions.
     """
 
     judged: int = 0
@@ -154,9 +154,9 @@ class Replay:
     """One run over stored transactions, given in the order in which they were judged.
 
     Args:
-        version: of the policy in force.
-        report_from_ms: earlier transactions only fill the windows.
-        max_changes: changes that are kept; all are counted.
+        version: the version of the policy in force.
+        report_from_ms: earlier transactions are not reported, and only fill the windows.
+        max_changes: the maximum number of changes in the result; all are counted.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Replay:
             live = self._in_force.judge(judged.case, judged, judged.used, None)
             draft = self._draft.judge(facts, judged, judged.used, self._in_force)
         in_force, now = _verdict(live), _verdict(draft)
-        # If the verdict is the same, the transaction ended as it did: a plugin may have refused it,
+        # With the same verdict the transaction ends as it really did: a plugin may have refused it,
         # or a person approved it.
         is_made = judged.outcome == ALLOWED if in_force == then else in_force == ALLOWED
         self._in_force.charge(judged.case, live, past.kept, is_made)
@@ -224,7 +224,7 @@ class Replay:
 
 
 def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
-    """Return a case with the stored facts that the policy used then, and with those known now.
+    """Return a case with the stored facts that the policy used then, and the facts known now.
 
     Stored facts are exact, such as the recipients that the wallet had paid by then.
     """
@@ -250,10 +250,10 @@ class _Track:
     def judge(
         self, facts: Case, judged: JudgedCase, stored: Mapping[Need, int], in_force: _Track | None
     ) -> Decision:
-        """Decide by the stored sums if there are some, otherwise by this track's own.
+        """Decide by the stored sums if there are any, otherwise by the sums of this track.
 
         Args:
-            in_force: the track to which the stored sums belong; None for this one.
+            in_force: the track to which the stored sums belong; None for this track.
         """
         case = replace(
             facts, book=self.policy.book, dollars=line_dollars(facts.lines, judged.prices)
@@ -272,10 +272,10 @@ class _Track:
         return decide(self.policy.sets, case, used)
 
     def charge(self, case: Case, decision: Decision, kept: CountedPart, is_made: bool) -> None:
-        """Count a transaction that is made, as far as it still counts."""
+        """Count the part of a made transaction that still counts."""
         if not is_made or kept == CountedPart.NOTHING:
             return
-        # The later of both clocks, as in a reservation.
+        # The later time of both clocks is used, as in a reservation.
         at_ms = max(case.now_ms)
         for charge in decision.charges:
             if kept == CountedPart.ALL or charge.asset == COSTS:
@@ -294,7 +294,7 @@ class _Track:
 
 
 class _Counter:
-    """Units by time, summed from any time on; times come nearly in order."""
+    """Units by time, which can be summed since any time; times are added nearly in order."""
 
     __slots__ = ("_sums", "_times")
 
@@ -310,7 +310,7 @@ class _Counter:
             self._sums[index] += units
 
     def since(self, before_ms: int) -> int:
-        """Return the units later than `before_ms`."""
+        """Return the sum of the units later than `before_ms`."""
         return self._sums[-1] - self._sums[bisect_right(self._times, before_ms)]
 
 
@@ -328,7 +328,7 @@ def _findings(decision: Decision) -> tuple[Finding, ...]:
 async def replay_stored(
     database: Database, tokens: TokenList, days: int, draft: GrantPolicy | None = None
 ) -> dict[str, Any]:
-    """Return as JSON what a draft (or the policy in force) would have changed in the last days.
+    """Return as JSON the changes that a draft (or the policy in force) would have made in `days`.
 
     Raises:
         InvalidRequest: `days` is out of range, or more than `MOST_REPLAYED` transactions were
@@ -361,7 +361,7 @@ async def replay_stored(
     return _json(days, version, found, sentences)
 
 
-# Transactions of one query.
+# The number of transactions in one query.
 _PAGE: Final = 500
 _FIRST_JUDGED = select(func.min(judged_effects.c.seq), func.count()).where(
     judged_effects.c.created_ms > bindparam("b_after")
@@ -383,7 +383,7 @@ _KEPT_BY_FAILED = select(
 
 
 async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int, int]:
-    """Return the first `seq` judged after a time, and how many were; 0, 0 if none were."""
+    """Return the first `seq` judged after a time, and the number of all since; 0, 0 if none."""
     row = (await connection.execute(_FIRST_JUDGED, {"b_after": after_ms})).one()
     return int(row[0] or 0), int(row[1])
 
@@ -408,7 +408,7 @@ async def judged_page(
     for row in rows:
         left, kept = counted.get(row["transaction_id"]), CountedPart.ALL
         if row["state"] == HoldState.EXECUTED.value:
-            # The transaction that was made after the approval was judged and counts itself.
+            # The transaction made after the approval was judged too, and counts itself.
             kept = CountedPart.NOTHING
         elif left is not None and not any(left[asset] for asset in left if asset != COSTS):
             kept = CountedPart.COSTS if left else CountedPart.NOTHING
@@ -417,7 +417,7 @@ async def judged_page(
 
 
 class _Facts(NamedTuple):
-    """Facts about some transactions that are known now.
+    """Facts about some transactions as they are known now.
 
     Attributes:
         wallets: address of a wallet of this service -> when it was made.
@@ -430,7 +430,7 @@ class _Facts(NamedTuple):
     launched: Collection[tuple[str, str]]
 
     def case_of(self, past: PastRecord) -> Case:
-        """Return a transaction's case with the facts as they were at its time."""
+        """Return a transaction's case with the facts of its time."""
         case = past.judged.case
         at_ms = case.now_ms[0]
         own = {each for each in addresses(case.lines) if self.wallets.get(each, at_ms + 1) <= at_ms}
