@@ -1,4 +1,4 @@
-"""Key custody and the wallets on it."""
+"""Custody of private keys, and the wallets that use them."""
 
 from solward.vault.custody.keyring import KeySource
 from solward.vault.custody.model import Pocket, Wallet

@@ -1,13 +1,13 @@
-"""Private keys: sealed in an envelope, read from a file, derived for a pocket; pure: no files, no
-clock, no store.
+"""Seals private keys in envelopes, parses them from key files, and derives keys for pockets; pure:
+no files, no clock, no store.
 
-A wallet's seed is sealed under a random data key of its own, the data key under the key-encryption
-key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
-key version, so that no row can replace another.
+Each wallet's seed is sealed under its own random data key, and the data key under the
+key-encryption key (KEK). Both use AES-256-GCM with a random 96-bit nonce, bound to format, wallet,
+public key and key version, so that no row can replace another row.
 
-A pocket's key is derived from the wallet's key and a counter. A program that is not understood gets
-the signature of a pocket, never that of the wallet, so it can take no more than was put into the
-pocket. A pocket's key is never stored: the wallet's key and the counter give it again.
+A pocket's key is derived from the wallet's key and a counter. A program that Solward does not
+understand gets a pocket's signature, never the wallet's, so it can take no more than was put into
+the pocket. A pocket's key is never stored, but derived again from the wallet's key and the counter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONCE_BYTES = 12
 _TAG_BYTES = 16
 
 # argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are checked against bounds: whoever
-# can write them could weaken the key with lower ones, or stop the machine with higher ones.
+# can write them could weaken the key with lower values, or stall the machine with higher values.
 ARGON2: Final = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING: Final = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
 _SALT_BYTES: Final = 16
@@ -42,16 +42,16 @@ _KEYPAIR_BYTES = 64
 _PURPOSE = b"pocket"
 _COUNTER_BYTES = 8
 
-# The data key seals one seed and is never replaced; rotating the KEK only wraps it anew.
+# A data key seals one seed and is never replaced; a rotation of the KEK only rewraps it.
 _DATA_KEY_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The KEKs in memory by version: one, or two while a rotation is unfinished.
+    """The KEKs in memory, by version: one KEK, or two while a rotation is unfinished.
 
     Attributes:
-        audit_key: authenticates the audit log.
+        audit_key: the key that authenticates the audit log.
     """
 
     version: int
@@ -59,7 +59,7 @@ class Keyring:
     audit_key: bytes = field(repr=False)
 
     def kek(self, version: int) -> bytes:
-        """Return the KEK of a version; raises `KeystoreError` when it is not in memory."""
+        """Return the KEK of a version; raises `KeystoreError` if the KEK is not in memory."""
         try:
             return self._keks[version]
         except KeyError:
@@ -75,7 +75,7 @@ class Keyring:
 
     @property
     def previous(self) -> int | None:
-        """The version a rotation replaces, None when there is none."""
+        """The version that a rotation replaces; None if no rotation is unfinished."""
         return min(self._keks) if len(self._keks) > 1 else None
 
 
@@ -84,7 +84,7 @@ class Envelope:
     """A sealed private key as it is stored.
 
     Attributes:
-        kek_version: which key-encryption key wraps the data key.
+        kek_version: version of the key-encryption key that wraps the data key.
         wrapped_data_key: nonce and sealed data key.
         sealed_key: nonce and sealed 32-byte ed25519 seed.
     """
@@ -97,7 +97,7 @@ class Envelope:
 
 
 def address_of(keypair: Keypair) -> str:
-    """Return the base58 public key, taken from the pair's bytes: `pubkey` would derive it anew."""
+    """Return the base58 public key, read from the pair's bytes: `pubkey` would derive it again."""
     return str(Pubkey(bytes(keypair)[KEY_BYTES:]))
 
 
@@ -119,11 +119,11 @@ def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Enve
 
 
 def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
-    """Return the keypair inside; drop it after one signature.
+    """Return the keypair in the envelope; drop it after one signature.
 
     Raises:
-        KeystoreError: another KEK, a changed byte, another wallet's row, or a key that does not
-            belong to the stored public key.
+        KeystoreError: the KEK is another, a byte was changed, the row is another wallet's, or the
+            key does not belong to the stored public key.
     """
     seed = decrypt(
         _data_key(kek, envelope),
@@ -140,7 +140,7 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
 
 
 def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope) -> Envelope:
-    """Return the same sealed key, its data key under another KEK; raises like `open_envelope`."""
+    """Return the same sealed key with its data key under another KEK; raises as `open_envelope`."""
     data_key = _data_key(old_kek, envelope)
     bound = _bound("data-key", envelope.wallet_id, envelope.public_key, new_version)
     return Envelope(
@@ -153,13 +153,13 @@ def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope)
 
 
 def new_kdf() -> dict[str, Any]:
-    """Return new parameters for `derived`, with a random salt, as they are stored."""
+    """Return new parameters for `derived`, with a random salt, in their stored form."""
     salt = base64.b64encode(os.urandom(_SALT_BYTES)).decode()
     return {"kind": "argon2id", "salt": salt, **ARGON2}
 
 
 def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
-    """Return the key that a passphrase gives by stored parameters; takes a third of a second.
+    """Return the key derived from a passphrase with stored parameters; takes a third of a second.
 
     Raises:
         ValueError: a parameter is out of bounds; the error names it.
@@ -183,13 +183,13 @@ def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
 
 
 def encrypt(key: bytes, plain: bytes, bound: bytes) -> bytes:
-    """Return AES-256-GCM's 12-byte nonce, ciphertext and 16-byte tag, which covers `bound` too."""
+    """Return AES-256-GCM's 12-byte nonce, ciphertext and 16-byte tag, which also covers `bound`."""
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, bound)
 
 
 def decrypt(key: bytes, sealed: bytes, bound: bytes, what: str) -> bytes:
-    """Return the plain bytes; raises `KeystoreError` naming `what` when they are not genuine."""
+    """Return the plain bytes; if they are not genuine, raises `KeystoreError` that names `what`."""
     if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
         raise KeystoreError(f"{what} cannot be opened: it is cut short")
     try:
@@ -217,8 +217,8 @@ def parse_keypair_file(text: str) -> Keypair:
     """Return the keypair in a Solana CLI keypair file: a JSON array of 64 byte values.
 
     Raises:
-        InvalidRequest: it is not one, or its public half is not its private half's. Never shows
-            what the file holds.
+        InvalidRequest: the text is no keypair file, or its public and private halves do not match.
+            The error never shows the file's contents.
     """
     expected = "keypair must be a Solana CLI keypair file: a JSON array of 64 numbers"
     try:

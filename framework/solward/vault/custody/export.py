@@ -1,7 +1,7 @@
-"""Export a wallet's key from the keystore, with the keystore's secret and an audit event.
+"""Exports a wallet's key from the keystore; needs the keystore's secret and records an audit event.
 
-For the offline command alone: no route, skill or plugin reaches this module. The event is recorded
-in the transaction in which the file is written.
+Only the offline command uses this module: no route, skill or plugin reaches it. The event is
+recorded in the database transaction during which the file is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from solward.vault.store import wallets as store
 
 
 async def newest_keystore(database: Database) -> KeystoreRow:
-    """Return the keystore's row, which says how it is protected; raises `KeystoreError`."""
+    """Return the row that says how the keystore is protected; raises `KeystoreError`."""
     async with database.read() as connection:
         rows = await store.keystore_rows(connection)
     if not rows:
@@ -39,8 +39,8 @@ async def newest_keystore(database: Database) -> KeystoreRow:
 
 
 def choose(wallets: list[Wallet], wanted: str) -> Wallet:
-    """Return the wallet with this id, address or unique name; of several with a name, the one that
-    no API key made. Raises `InvalidRequest`."""
+    """Return the wallet with this id, address or unique name. If several share a name, return the
+    one that no API key made. Raises `InvalidRequest`."""
     matches = [each for each in wallets if wanted in (each.id, each.address)]
     matches = matches or [each for each in wallets if each.name == wanted]
     if len(matches) > 1:
@@ -57,7 +57,7 @@ def choose(wallets: list[Wallet], wanted: str) -> Wallet:
 async def export_wallet(
     database: Database, source: KeySource, newest: KeystoreRow, wallet: Wallet, file: Path
 ) -> None:
-    """Write a wallet's key to a new Solana CLI keypair file, mode 0600, and record it.
+    """Write a wallet's key to a new Solana CLI keypair file, mode 0600, and record the export.
 
     Raises:
         KeystoreError: `source` is not this keystore's secret, or the key was tampered with.
@@ -77,7 +77,7 @@ async def export_wallet(
         async with database.write() as connection:
             data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
             record_act(connection, EventKind.WALLET_EXPORTED, data)
-            # Whoever has the file can spend from now on, by other rules than the schedules expect.
+            # From now on whoever has the file can spend, and schedules do not expect that.
             await _pause_schedules(connection, wallet.id, "The wallet's key was exported")
             write_keypair(file, keypair)
             written = True
@@ -91,7 +91,7 @@ def write_keypair(file: Path, keypair: Keypair) -> None:
     """Write a new keypair file; raises `InvalidRequest` if it exists or cannot be written."""
     text = json.dumps(list(bytes(keypair)))
     try:
-        # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
+        # O_EXCL never writes over a file or through a link, so never onto a terminal or a pipe.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise _taken(file) from None
@@ -109,7 +109,7 @@ def write_keypair(file: Path, keypair: Keypair) -> None:
 
 
 def check_free(file: Path) -> None:
-    """Raise `InvalidRequest` if the file, or a link of its name, exists."""
+    """Raise `InvalidRequest` if the file, or a link with its name, exists."""
     if os.path.lexists(file):
         raise _taken(file)
 

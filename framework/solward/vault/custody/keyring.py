@@ -1,12 +1,12 @@
-"""The key-encryption key (KEK): derived from a passphrase or read from a file of 32 bytes that only
-its owner may read, and verified.
+"""Derives the key-encryption key (KEK) from a passphrase, or reads it from a file of 32 bytes that
+only its owner may read, and verifies it.
 
-The store has one row for each KEK version, with its derivation parameters and a verifier. While a
-rotation runs there are two, and the newer one carries the older KEK wrapped under itself: the new
-secret alone is enough to finish.
+The store has one row for each KEK version, with its derivation parameters and a verifier. During a
+rotation there are two rows, and the newer row contains the older KEK, wrapped under the newer KEK.
+So the new secret is enough to finish the rotation.
 
-The row also holds the audit key, sealed under the KEK. It outlives rotations, as wallets' data keys
-do. The verifier covers it, so it cannot be taken out or exchanged without the secret.
+The row also contains the audit key, sealed under the KEK. It survives rotations, as wallets' data
+keys do. The verifier covers it, so nobody can remove or exchange it without the secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The source of the KEK: a passphrase, or else a file (made at the first start)."""
+    """The source of the KEK: a passphrase, or else a file, which is created at the first start."""
 
     passphrase: str | None = field(default=None, repr=False)
     file: Path | None = None
@@ -50,7 +50,7 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class KeystoreRow:
-    """A KEK version as stored: how to derive it, and a verifier of the result."""
+    """A KEK version as stored: derivation parameters, and a verifier of the derived key."""
 
     kek_version: int
     kdf: Mapping[str, Any]
@@ -60,10 +60,10 @@ class KeystoreRow:
 async def create(
     source: KeySource, version: int = 1, previous: Keyring | None = None
 ) -> tuple[Keyring, KeystoreRow]:
-    """Return a new KEK version and its row; make the key file if it is missing.
+    """Return a new KEK version and its row; create the key file if it is missing.
 
     Raises:
-        KeystoreError: the file cannot be made, or is open to others.
+        KeystoreError: the file cannot be created, or others can read it.
     """
     keks = {}
     if source.passphrase is not None:
@@ -114,7 +114,7 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
 
 
 def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row's `kdf` once nothing needs the previous KEK any more."""
+    """Return a row's `kdf` after the rotation, without the previous KEK."""
     return {name: value for name, value in row_kdf.items() if name != _PREVIOUS}
 
 
@@ -140,7 +140,7 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
             " `solward keystore rotate --to passphrase`"
         )
     # Another process that starts after an interrupted rotation may move the new file into place
-    # between our two reads; a second look then finds it.
+    # between our two reads; a second read then finds it.
     for _ in range(2):
         found = _read_matching(source.file, row)
         if found is not None:
@@ -205,10 +205,10 @@ def _bound_previous(version: int, previous: int) -> bytes:
 
 
 def read_key(path: Path) -> bytes:
-    """Return the key in `path`, which may also be a descriptor's path such as /dev/fd/3.
+    """Return the key in the file `path`, which may be a descriptor's path such as /dev/fd/3.
 
     Raises:
-        KeystoreError: it is missing, readable by others, or not 32 bytes.
+        KeystoreError: the file is missing, readable by others, or not 32 bytes long.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -233,10 +233,10 @@ def read_key(path: Path) -> bytes:
 
 
 def create_key(path: Path) -> bytes:
-    """Write a new random key to `path`, durably, and never over another one.
+    """Write a new random key to `path`, durably, and never over an existing file.
 
     Raises:
-        KeystoreError: it exists already or cannot be written.
+        KeystoreError: the file exists already or cannot be written.
     """
     key = os.urandom(KEY_BYTES)
     try:

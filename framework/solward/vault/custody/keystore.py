@@ -1,4 +1,4 @@
-"""The keystore in the database: opened at start, rotated in batches that survive a kill."""
+"""The keystore in the database: unlocked at start, rotated in batches that survive a kill."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from solward.vault.store import wallets as store
 
 _BATCH = 500
 
-# Lock on a shared database: shared while a key is sealed under the newest version, exclusive while
-# a version is made.
+# Lock on a shared database: held shared while a key is sealed under the newest version, and
+# exclusively while a version is created.
 _VERSIONS = "keystore"
-# Lock of a rotation from beginning to end.
+# Lock that a rotation holds from its beginning to its end.
 _ROTATION = "keystore-rotation"
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Keystore:
 
     @classmethod
     async def open(cls, database: Database, source: KeySource) -> Keystore:
-        """Unlock the keystore, or make it in an empty store; finish an interrupted rotation.
+        """Unlock the keystore, or create it in an empty store; finish an interrupted rotation.
 
         A wallet that was tampered with leaves the rotation unfinished; the other wallets work.
 
@@ -51,7 +51,7 @@ class Keystore:
             rows = await store.keystore_rows(connection)
         if not rows:
             async with database.write() as connection:
-                # The lock lets only one of several starting processes make the keystore.
+                # The lock lets only one of several starting processes create the keystore.
                 await lock_exclusive(connection, _VERSIONS)
                 rows = await store.keystore_rows(connection)
                 if not rows:
@@ -69,12 +69,11 @@ class Keystore:
         return opened
 
     async def newest(self, connection: AsyncConnection) -> Keyring:
-        """Return the keyring to seal a new key with; it stays the newest until the transaction
-        ends.
+        """Return the keyring for sealing a new key; it stays the newest until the transaction ends.
 
         Raises:
-            KeystoreError: another process rotated the keystore; a key sealed under the old version
-                could never be opened.
+            KeystoreError: another process rotated the keystore, so a key sealed under the old
+                version could never be opened.
         """
         if self._database.shared:
             await lock_shared(connection, _VERSIONS)
@@ -87,7 +86,7 @@ class Keystore:
         return self.keyring
 
     async def rotate(self, new: KeySource) -> int:
-        """Begin a new KEK version and move every wallet to it; returns how many moved.
+        """Begin a new KEK version and move every wallet to it; return how many wallets moved.
 
         Raises:
             KeystoreError: the new key file cannot be made, or a stored key was tampered with.
@@ -99,7 +98,7 @@ class Keystore:
             return await self._rotate(new)
 
     async def _rotate(self, new: KeySource) -> int:
-        # A rotation that a tampered wallet left unfinished needs the KEK that this one would drop.
+        # A rotation that a tampered wallet stopped needs the KEK that this one would drop.
         await self._finish_rotation()
         version = self.keyring.version + 1
         staged = new
@@ -130,7 +129,8 @@ class Keystore:
             async with self._database.write() as connection:
                 rows = await store.wallets_under(connection, old, after, _BATCH)
                 if not rows and after:
-                    # Wallets may have been added under the old version, before this position.
+                    # Wallets may have been added meanwhile, under the old version, before this
+                    # position.
                     rows = await store.wallets_under(connection, old, "", _BATCH)
                 if not rows:
                     kdf = (await store.keystore_rows(connection))[0]["kdf"]
@@ -138,7 +138,7 @@ class Keystore:
                     break
                 await store.rewrap(connection, old, new, [self._rewrapped(row) for row in rows])
             moved, after = moved + len(rows), rows[-1]["id"]
-        # The old KEK stays in memory for envelopes that were read before.
+        # The old KEK stays in memory, for envelopes that were read before.
         return moved
 
     def _rewrapped(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -149,14 +149,14 @@ class Keystore:
 
 
 async def audit_key(database: Database, source: KeySource) -> bytes | None:
-    """Return the key that authenticates a database's audit log, for checking it; change nothing.
+    """Return the key with which to check a database's audit log; change nothing.
 
     Returns:
         None if nothing was written yet.
 
     Raises:
         KeystoreError: the secret is not this keystore's, is missing, or is open to others.
-        AuditBroken: there is a log and no key to it.
+        AuditBroken: there is a log, but no key for it.
     """
     async with database.read() as connection:
         rows = await store.keystore_rows(connection)

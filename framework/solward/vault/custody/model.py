@@ -1,4 +1,4 @@
-"""A wallet and a pocket without their keys, and what a wallet's fields may hold."""
+"""Wallets and pockets without their keys, and the checks of a wallet's fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Wallet:
     """A managed wallet; `address` is its base58 public key, `created_ms` Unix milliseconds.
 
     Attributes:
-        created_by: the principal that made it; None if that is not known.
+        created_by: the principal that created the wallet; None if not known.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Wallet:
     created_by: str | None = None
 
     def to_json(self, *, maker: bool = False) -> dict[str, Any]:
-        """Return the JSON form, with `createdBy` if `maker`."""
+        """Return the JSON form; with `createdBy` if `maker` is true."""
         return ({"createdBy": self.created_by} if maker else {}) | {
             "id": self.id,
             "name": self.name,
@@ -67,7 +67,7 @@ def wallet_of(row: Mapping[str, Any]) -> Wallet:
 
 
 def check_text(value: object, field: str) -> str:
-    """Return a name or tag of 1 to 64 printable characters; raises `InvalidRequest`."""
+    """Return a name or tag if it has 1 to 64 printable characters; else raises `InvalidRequest`."""
     if (
         not isinstance(value, str)
         or not 0 < len(value) <= MAX_NAME
@@ -79,7 +79,7 @@ def check_text(value: object, field: str) -> str:
 
 
 def has_address_or_id(name: str) -> bool:
-    """Return whether a word of a name is an address, or all of it an id."""
+    """Return whether a word of a name is an address, or the whole name is an id."""
     return any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()) is not None
 
 
@@ -89,8 +89,8 @@ def begins_as_group(name: str) -> bool:
 
 
 def check_name(value: object) -> str:
-    """Return a wallet's name, checked as by `check_text`; raises `InvalidRequest` also if it has an
-    address or a leading @, or is an id, which requests may give in place of names."""
+    """Return a wallet's name, checked as by `check_text`. It must not have an address or a leading
+    @, or be an id, which requests may give in place of names. Raises `InvalidRequest`."""
     name = check_text(value, "name")
     if begins_as_group(name):
         raise InvalidRequest("name must not begin with @, as names of the address book do")

@@ -40,24 +40,24 @@ from solward.vault.store import wallets as store
 from solward.vault.store.pockets import PocketRow
 
 KEY_FILE = "keystore.key"
-# Wallets that one API key may make; the admin makes any number.
+# The number of wallets that one API key may create; the admin may create any number.
 MOST_OF_A_KEY = 100
-# Wallets in memory, 2 KiB each: the least recently used is read again from the database.
+# The number of wallets in memory, 2 KiB each. The least recently used wallet is dropped first.
 MOST_CACHED = 10_000
-# Rows read at once for a list of all wallets.
+# The number of rows read at once for a list of all wallets.
 _PAGE = 500
 
 
 class Signer:
-    """A signer of one wallet's transactions, or of one of its pockets'. It opens the sealed key for
-    each signature and drops it at once.
+    """Signs the transactions of one wallet, or of one of its pockets. It opens the sealed key for
+    each signature and drops the key at once.
 
-    Only `solward.vault.money` gets one, and signs only bytes that guardrails have judged.
-    Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
+    Only `solward.vault.money` gets a signer, and signs only bytes that guardrails have judged. Raw
+    messages are never signed: a signature over bytes that happen to be a transaction *is* that
     transaction's signature.
 
     Attributes:
-        address: the base58 public key it signs for.
+        address: the base58 public key for which it signs.
     """
 
     __slots__ = ("_counter", "_envelope", "_keystore", "address")
@@ -88,7 +88,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class _CachedWallet:
-    """A wallet in memory; its key only as it is stored, sealed."""
+    """A wallet in memory, with its key only in the stored, sealed form."""
 
     wallet: Wallet
     envelope: Envelope
@@ -106,7 +106,7 @@ class Wallets:
 
     @classmethod
     async def open(cls, database: Database, settings: Settings, home: Path) -> Wallets:
-        """Unlock the keystore the settings name, or make it at the first start.
+        """Unlock the keystore that the settings name, or create it at the first start.
 
         Raises:
             KeystoreError: the passphrase or key file is not this store's, is missing, or is open
@@ -115,22 +115,22 @@ class Wallets:
         return cls(database, await Keystore.open(database, key_source(settings, home)))
 
     async def create(self, name: str = DEFAULT_NAME, tags: Sequence[str] = ()) -> Wallet:
-        """Return a new wallet with a key of its own, stored when this returns.
+        """Return a new wallet with its own key; the wallet is stored when this returns.
 
         Raises:
             InvalidRequest: the name or a tag is not 1 to 64 printable characters; the name is an
                 address or an id, or can be taken for a contact's.
-            TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
+            TooManyWallets: the requesting API key has created `MOST_OF_A_KEY` wallets.
         """
         return await self._store(Keypair(), name, tags)
 
     async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
-        """Return a wallet on an existing key: the text of a Solana CLI keypair file.
+        """Return a wallet for an existing key, given as the text of a Solana CLI keypair file.
 
-        Ask `foreign_rights` first about a key that was used elsewhere.
+        Call `foreign_rights` first for a key that was used elsewhere.
 
         Raises:
-            InvalidRequest: it is no such file, or the key is managed already; never shows it.
+            InvalidRequest: the text (never shown) is no such file, or the key is managed already.
         """
         keypair = parse_keypair_file(keypair_file_text)
         try:
@@ -141,7 +141,7 @@ class Wallets:
     async def get(self, wallet_id: str) -> Wallet:
         """Return one wallet; raises `WalletNotFound`.
 
-        Another process may have set newer tags: see `get_fresh`.
+        Its tags may be old if another process changed them; see `get_fresh`.
         """
         return (await self._load(wallet_id)).wallet
 
@@ -157,7 +157,7 @@ class Wallets:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
     async def pages_json(self, *, maker: bool = False) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield every wallet as JSON, oldest first, in pages; each page is a read of its own."""
+        """Yield every wallet as JSON, oldest first, in pages; each page is a separate read."""
         last: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -171,7 +171,7 @@ class Wallets:
     async def newest_json(
         self, limit: int, before: str | None = None, *, maker: bool = False
     ) -> Sequence[bytes]:
-        """Return wallets as JSON, newest first, made before the wallet `before`.
+        """Return wallets as JSON, newest first, that were created before the wallet `before`.
 
         Raises:
             InvalidRequest: `before` is no wallet's id.
@@ -203,7 +203,7 @@ class Wallets:
         return cached.wallet
 
     async def signer(self, wallet_id: str) -> Signer:
-        """Return the signer of this wallet's transactions; for `solward.vault.money` alone.
+        """Return the signer of a wallet's transactions; only `solward.vault.money` may call this.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -212,7 +212,7 @@ class Wallets:
         return Signer(self._keystore, cached.envelope)
 
     async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
-        """Return the signer of a pocket's transactions; for `solward.vault.money` alone.
+        """Return the signer of a pocket's transactions; only `solward.vault.money` may call this.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -222,9 +222,9 @@ class Wallets:
 
     @asynccontextmanager
     async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
-        """Yield a pocket whose counter nobody else in this process has until the block ends.
+        """Yield a pocket with a counter that nobody else in this process gets until the block ends.
 
-        Storing its row takes the counter; another process may be first (`PocketTaken`).
+        Storing the pocket's row takes the counter; another process may be first: `PocketTaken`.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -243,13 +243,13 @@ class Wallets:
                 self._planned.pop(wallet_id, None)
 
     async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
-        """Return the pocket of a position, None if there is none yet."""
+        """Return the pocket of a position; None if the position has no pocket yet."""
         async with self._database.read() as connection:
             row = await pocket_store.at_position(connection, wallet_id, program, position)
         return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
 
     async def pockets(self, wallet_id: str) -> Sequence[PocketRow]:
-        """Return the pockets of a wallet that may hold something, oldest first.
+        """Return a wallet's pockets that may hold something, oldest first.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -259,7 +259,7 @@ class Wallets:
             return await pocket_store.of_wallet(connection, wallet_id, open_only=True)
 
     async def rotate(self, new: KeySource) -> int:
-        """Put every key under a new key-encryption key; returns how many moved.
+        """Put every key under a new key-encryption key; return how many wallets moved.
 
         If killed halfway, the next `open` with the new secret finishes it.
 
@@ -292,7 +292,7 @@ class Wallets:
     async def _store(
         self, keypair: Keypair, name: str, tags: Sequence[str], *, imported: bool = False
     ) -> Wallet:
-        # Later than this process's last wallet, because wallets are listed by this time.
+        # Later than the time of this process's last wallet, because lists of wallets sort by it.
         self._newest_ms = max(now_ms(), self._newest_ms + 1)
         wallet = Wallet(
             id=str(uuid.uuid4()),
@@ -304,8 +304,8 @@ class Wallets:
         )
         async with self._database.write() as connection:
             await _check_allowed(connection, wallet)
-            # Sealed inside the transaction: a rotation ends after every key that is sealed under
-            # the old version.
+            # The key is sealed inside the transaction, so that a rotation ends only after every key
+            # that is sealed under the old version.
             ring = await self._keystore.newest(connection)
             envelope = seal(ring.current, ring.version, wallet.id, keypair)
             row = {
@@ -324,10 +324,10 @@ class Wallets:
 
 
 async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
-    """Raise if the wallet must not be made: its API key has made as many as it may, or people could
-    take the name for a contact's, which they give in place of its address."""
+    """Raise if the wallet must not be created: its API key has created its maximum, or people could
+    mistake the name for a contact's name, which they use in place of an address."""
     look = skeleton(wallet.name)
-    # The lock keeps others from making a contact of this name meanwhile.
+    # The lock keeps others from creating a contact with this name meanwhile.
     await lock_shared(connection, names.CONTACTS_LOCK)
     taken = await names.looks_of_contacts(connection, [look])
     maker = wallet.created_by
