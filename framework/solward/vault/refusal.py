@@ -13,13 +13,13 @@ class RefusalNumbers:
     """The numbers of one refusal, written as its sentence writes them.
 
     Attributes:
-        asked: what the transaction would take or add, an exact amount in `unit`.
-        limit: what is allowed.
+        asked: the exact amount in `unit` that the transaction would take or add.
+        limit: the allowed amount.
         left: the unused part of the limit.
         used: the used part of the limit.
-        unit: of these four, such as `SOL`; None if they begin with `$`.
-        window: the time that the limit is for, such as `24 hours`.
-        mint: the token's, if the unit names the token by its mint; amounts are whole tokens.
+        unit: unit of these four amounts, such as `SOL`; None if they begin with `$`.
+        window: the period of the limit, such as `24 hours`.
+        mint: the token's mint, if the unit is that mint; amounts are whole tokens.
     """
 
     asked: str | None = None
@@ -31,13 +31,13 @@ class RefusalNumbers:
     mint: str | None = None
 
     def to_json(self) -> dict[str, str]:
-        """Return them as records store them and answers show them, without those that are None."""
+        """Return the numbers in the form of records and answers, without those that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rule's reason to refuse, and the numbers in it; None if it has none."""
+    """A rule's reason to refuse, and the numbers in the reason; None if it has no numbers."""
 
     reason: str
     numbers: RefusalNumbers | None = None

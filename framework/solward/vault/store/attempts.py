@@ -1,4 +1,4 @@
-"""Signed transactions, written ahead of sending, and how they end."""
+"""Statements on signed transactions, which are written ahead of sending, and on their ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AttemptState(StrEnum):
     """The state of one signed transaction (docs/assurance/exactly-once.md)."""
 
     SIGNED = "signed"
-    """Written ahead; its bytes may or may not have left the process."""
+    """Written ahead; the bytes may or may not have left the process."""
     SENT = "sent"
     """Handed to the ledger at least once."""
     UNKNOWN = "unknown"
@@ -53,27 +53,27 @@ class AttemptState(StrEnum):
     DEAD = "dead"
     """Expired without landing; it can never land."""
     PRESUMED_DEAD = "presumed_dead"
-    """Expired, and dead by one host's word only; its amount still counts against the limits."""
+    """Expired, and dead only by one host's word; its amount still counts against the limits."""
 
     @property
     def landed(self) -> bool:
-        """True if it is on the ledger, with an error or without."""
+        """True if the transaction is on the ledger, with or without an error."""
         return self in (AttemptState.LANDED_OK, AttemptState.LANDED_ERR)
 
 
 class PocketStep(StrEnum):
-    """The step that an attempt makes, for a record that uses its pocket in steps."""
+    """The step that an attempt performs, for a record that uses its pocket in steps."""
 
     FUND = "fund"
     """The wallet fills the pocket."""
     CALL = "call"
-    """The pocket alone signs the call of a third party; the record has its signature."""
+    """Only the pocket signs a third party's call; the record has the call's signature."""
     SWEEP = "sweep"
     """Wallet and pocket sign the return of all that the pocket holds."""
 
 
 HAND_OVER: Final = "hand_over"
-"""The step of a payment's attempt, whose bytes the seller sends."""
+"""The step of a payment's attempt if the seller sends the bytes."""
 
 # The same text as the partial index has, so that both databases use the index.
 _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
@@ -84,10 +84,10 @@ class NetworkCost:
     """The network fee and compute units of a transaction, or their sums over several steps.
 
     Attributes:
-        fee_lamports: an upper bound until it has landed, then the fee that was charged.
+        fee_lamports: an upper bound until the transaction has landed, then the charged fee.
         units: compute units used; None if not known.
-        unit_limit: None if the bytes set none.
-        unit_price: in micro-lamports; the highest of several steps.
+        unit_limit: compute-unit limit; None if the bytes set no limit.
+        unit_price: in micro-lamports; for several steps, the highest.
     """
 
     fee_lamports: int = 0
@@ -111,14 +111,14 @@ def _both(together: Callable[[list[int]], int], *values: int | None) -> int | No
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One signed transaction as written ahead; `wire` is sent and resent unchanged.
+    """One signed transaction, as written ahead; `wire` is sent and resent unchanged.
 
     Attributes:
-        signature: the wallet's own, which is not the transaction's for a sponsored payment.
-        step: a `PocketStep` or `HAND_OVER`; empty if the record has no other attempt and this
+        signature: the wallet's signature, which does not name a sponsored payment's transaction.
+        step: a `PocketStep` or `HAND_OVER`; empty if this is the record's only attempt and this
             service sends it.
-        names: whether `signature` is the transaction's, by which its record names it.
-        spent: the fee that the record states from now on; not stored with the attempt.
+        names: whether `signature` names the transaction, and so is the signature in its record.
+        spent: the fee that the record states from now on; not part of the stored attempt.
     """
 
     transaction_id: str
@@ -137,23 +137,23 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The end of a transaction: the attempt's final state and what it cost.
+    """The end of a transaction: the attempt's final state and the cost.
 
     Attributes:
         attempt: final attempt state; None if no attempt was ever written.
         held_lamports: the actual debit, which replaces the reserved one.
-        details: the record's new details in full; None leaves them unchanged.
-        lowered: asset -> units that still count, for assets of which less left than was reserved;
-            never raises a reservation.
-        opened: own token account that it opened -> the rent it paid for it, in lamports.
-        closed: own token account that it closed -> the rent that came back, in lamports.
-        spent: compute units that are known better now; its `fee_lamports` are not used.
-        signature: the transaction's, if only the ledger said it; None leaves it unchanged.
-        owner: the process that releases a reservation without an attempt. The end of an attempt
-            is a fact of the ledger, which any process may settle.
-        ends: False if it is the end of one step, and others follow.
-        record: the stored record, whichever process stored it; None before that.
-        landed_slot: the slot in which a node says it landed; None if it did not.
+        details: all of the record's new details; None leaves the details unchanged.
+        lowered: asset -> units that still count, for assets of which less left than was reserved.
+            Never raises a reservation.
+        opened: own token account that was opened -> the rent paid for it, in lamports.
+        closed: own token account that was closed -> the rent that came back, in lamports.
+        spent: more exact compute units; `fee_lamports` in it is not used.
+        signature: the transaction's, if only the ledger told it; None leaves it unchanged.
+        owner: the process that releases a reservation without an attempt. An attempt's end is a
+            fact of the ledger, which any process may settle.
+        ends: False if this ends one step, and other steps follow.
+        record: the stored record, whichever process stored it; None until it is stored.
+        landed_slot: the slot in which it landed, as a node says; None if it did not land.
     """
 
     transaction_id: str
@@ -218,13 +218,13 @@ async def write_ahead(
     """Make signed bytes durable before they leave the process.
 
     Raises:
-        TakenOver: the transaction is no longer `owner`'s; these bytes must never be sent.
+        TakenOver: another process owns the transaction; these bytes must never be sent.
         sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
             live attempt.
     """
     signed = {
         "b_id": attempt.transaction_id,
-        # A pocket's record is named by its call, which is the step that was asked for.
+        # A pocket's record is named by its call, which is the requested step.
         "b_signature": attempt.signature if attempt.names and attempt.step in _NAMING else None,
         "b_owner": owner,
         "b_fee": attempt.spent.fee_lamports,
@@ -253,9 +253,9 @@ async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) ->
 
 
 async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Store that no node can tell how these ended; their money stays reserved.
+    """Store that no node can tell how these transactions ended; their money stays reserved.
 
-    Each one whose state changes raises an alert.
+    Each transaction whose state changes raises an alert.
     """
     changed = await connection.execute(
         update(attempts)
@@ -313,8 +313,8 @@ _LOWER = Prepared(
     )
     .values(units=bindparam("b_units"))
 )
-# Grants count the SOL that a token's swap lends its pocket as costs; other scopes count it as SOL.
-# The part of it that did not come back stays counted.
+# Grants count the SOL that the swap of a token lends its pocket as costs; other scopes count it as
+# SOL. The part that did not come back stays counted.
 _COUNTED = reservations.alias("counted")
 _LENT = Prepared(
     select(reservations.c.scope, reservations.c.units).where(
@@ -340,18 +340,19 @@ _SET_LENT = Prepared(
     )
     .values(units=bindparam("b_units"))
 )
-# The ledger never had a transaction with these ends, so nothing of it counts any more.
+# The ledger never had a transaction with such an end, so none of its amounts count any more.
 _GIVEN_BACK = frozenset({None, AttemptState.DEAD})
 
 
 async def settle(
     connection: AsyncConnection, settlements: Sequence[Settlement]
 ) -> dict[str, TransactionRecord]:
-    """End transactions: store status and cost, and keep what still counts against the limits.
+    """End transactions: store status and cost, and keep the units that still count against limits.
 
-    A dead transaction releases its amount and its rate slot; one presumed dead releases neither.
-    A landed one keeps its rate slot and its units, except those `lowered`. Transactions that have
-    ended already, and those that another process owns now and would be released, do not change.
+    A dead transaction releases its amount and its rate slot; a presumed dead transaction releases
+    neither. A landed transaction keeps its rate slot and its units, except those `lowered`.
+    Transactions that ended before, or that would be released but have another owner now, do not
+    change.
 
     Returns:
         The stored records.
@@ -429,7 +430,7 @@ def _known(new: int | None, before: int | None) -> int | None:
 
 
 async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:
-    """Return the rows of grants whose costs include a loan to a pocket, with what still counts."""
+    """Return grants' rows whose costs include a loan to a pocket, with what still counts."""
     costs = item.lowered.get(spending.COSTS_ASSET)
     lent = item.lowered.get(spending.SOL_ASSET)
     if not costs or not lent:
@@ -466,7 +467,7 @@ async def _note_own_accounts(
     settlements: Sequence[Settlement],
     records: Mapping[str, TransactionRecord],
 ) -> None:
-    # Openings are stored first, because an account's closing may be settled together with it.
+    # Openings are stored first, because an account's opening and closing may be settled together.
     for item in settlements:
         if item.opened:
             record = records[item.transaction_id]
@@ -513,8 +514,8 @@ _LANDED = Prepared(
 
 
 async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
-    """Return the last slot in which a transaction of a wallet landed since `since_ms`, whichever
-    process sent it; 0 if none did. Transactions made more than a day before `since_ms` are
+    """Return the last slot since `since_ms` in which a transaction of a wallet landed, whichever
+    process sent it; 0 if none landed. Transactions created more than a day before `since_ms` are
     ignored."""
     made_since_ms = since_ms - DAY_MS
     given = {"b_wallet": wallet_id, "b_made_since": made_since_ms, "b_since": since_ms}
@@ -569,7 +570,7 @@ async def of_transaction(connection: AsyncConnection, transaction_id: str) -> li
 async def last_steps(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, str]:
-    """Return the last step that was signed, by transaction id; only of records in steps."""
+    """Return the last signed step, by transaction id, of records that use their pocket in steps."""
     statement = (
         select(attempts.c.transaction_id, attempts.c.step)
         .where(
@@ -584,7 +585,7 @@ async def last_steps(
 async def pending(
     connection: AsyncConnection, seqs: Sequence[int]
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
-    """Return unfinished transactions with their reserved debit and live attempt, oldest first."""
+    """Return unfinished transactions, with their reserved debit and live attempt, oldest first."""
     statement = (
         select(*RECORD, transactions.c.held_lamports, *_ATTEMPTS.columns)
         .select_from(

@@ -1,4 +1,4 @@
-"""Statements on the grants of principals and their version, which the address book shares."""
+"""Statements on the grants of principals, and on the version that grants and address book share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from solward.database.tables import grant_sets, grant_version
 from solward.support import jsontext
 
 VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
-"""The number of changes of grants and address book."""
+"""The number of changes to grants and address book so far."""
 _VERSION = Prepared(select(VERSION))
 _COUNT_UP = (
     update(grant_version)
@@ -33,19 +33,19 @@ _SETS_OF = Prepared(
 
 
 async def version(connection: AsyncConnection) -> int:
-    """Read how often grants or book were changed; a cache of another version may be wrong."""
+    """Read how often grants or address book changed; a cache of another version may be wrong."""
     return int(await _VERSION.scalar(connection))
 
 
 async def count_up(connection: AsyncConnection) -> int:
-    """Raise the version, which ends every cache of grants; return the new version."""
+    """Raise the version, which invalidates every cache of grants; return the new version."""
     return int((await connection.execute(_COUNT_UP)).scalar_one())
 
 
 async def sets_of(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the stored grants of those principals that have any, by principal."""
+    """Return the stored grants by principal; principals without grants are left out."""
     rows = await _SETS_OF.all(connection, {"principals": list(principals)})
     return {row.principal: jsontext.loads(row.grants) for row in rows}
 
@@ -62,7 +62,7 @@ async def put_set(
     grants: Sequence[Mapping[str, Any]] | None,
     changed_ms: int,
 ) -> None:
-    """Replace a principal's grants; None removes them all, so that none bind the principal."""
+    """Replace a principal's grants; None removes them all, so that no grants bind the principal."""
     await connection.execute(delete(grant_sets).where(grant_sets.c.principal == principal))
     if grants is not None:
         row = {

@@ -1,7 +1,7 @@
-"""Transactions that wait for a person: stored, found, decided, used once.
+"""Statements on transactions that wait for a person: stored, found, decided, and used once.
 
-Each function works inside the caller's transaction. A hold's row is locked before the record of its
-end is stored, by everybody, so that none deadlocks.
+Each function works inside the caller's database transaction. Every caller locks a hold's row before
+it stores the record of the hold's end, so that no callers deadlock.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from solward.types.record import ACTION, Hold, HoldState, TransactionRecord, Tra
 from solward.vault.store import idempotency, transactions
 
 GRANTS_RULE: Final = "grants"
-"""The last of a record's `guardrailsApplied` if nobody approved a hold of grants or a plugin."""
+"""The last entry in `guardrailsApplied` if nobody approved a hold by grants or a plugin."""
 MAX_OPEN: Final = 20
-"""Most open holds of one principal, because a person reads each of them."""
+"""The maximum number of one principal's open holds, because a person reads each hold."""
 
 _NEWEST: Final = 2**62
 _MOST_CALLS: Final = 64
-"""The most money calls of one action for which `is_open_under` looks."""
+"""The maximum number of an action's money calls among which `is_open_under` looks."""
 
 OPEN: Final = text("holds.state IN ('held', 'approved')")
 """The same text as the partial index has, so that both databases use the index."""
@@ -56,13 +56,13 @@ class HoldRow:
     """A hold as stored.
 
     Attributes:
-        digest: hash of the request and of what a person is shown; no two open holds share it.
-        action_key: the request's.
-        recipe: how to make the transaction again; None if only its caller can.
-        applied: the rules that judged it.
+        digest: hash of the request and the shown terms; no two open holds have the same digest.
+        action_key: the request's action key.
+        recipe: how to repeat the request; None if only the caller can repeat it.
+        applied: the rules that judged the transaction.
         trace: where the request came from.
-        keyless: whether its caller chose no key that would make it a payment of its own.
-        owner: the process that carries it out once it is approved.
+        keyless: whether the caller chose no key; a key would make this a separate payment.
+        owner: the process that carries out the hold once it is approved.
     """
 
     hold: Hold
@@ -127,7 +127,7 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
     """Store a new hold and record its event.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: an open hold has its digest, or any hold its action key.
+        sqlalchemy.exc.IntegrityError: an open hold has the digest, or any hold the action key.
     """
     hold = row.hold
     shown = {
@@ -150,15 +150,15 @@ async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
-    """Return the hold that a logical action made, open or ended."""
+    """Return the hold, open or ended, that a logical action created."""
     return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
-    """Return whether a money call of an action waits for an open hold, also another request's.
+    """Return whether a money call of an action waits for an open hold, even another request's hold.
 
     Args:
-        action_key: the action's, without the number of a call.
+        action_key: the action's key, without a call's number.
     """
     keys = [f"{action_key}:{number}" for number in range(_MOST_CALLS)]
     scopes = [action_scope(key) for key in keys]
@@ -175,11 +175,11 @@ def action_scope(action_key: str) -> str:
 
 
 async def find_by_key(connection: AsyncConnection, scope: str) -> tuple[HoldRow | None, str]:
-    """Return the hold that a key stands for, open or ended, and the fingerprint of its request;
-    None and an empty text if the key stands for no hold.
+    """Return the hold, open or ended, that a key is bound to, and the fingerprint of the key's
+    request; None and an empty text if the key is bound to no hold.
 
     Args:
-        scope: the key's, as `idempotency` stores it.
+        scope: the key's scope, as `idempotency` stores it.
     """
     stored = await idempotency.lookup(connection, scope)
     if stored is None or not stored.transaction_id.startswith(ACTION):
@@ -199,7 +199,7 @@ async def count_open(connection: AsyncConnection, principal: str) -> int:
 
 
 async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, int], int]:
-    """Count the holds that have not expired, by open state, and return them with the milliseconds
+    """Count the holds that have not expired, by open state. Return the counts, and the milliseconds
     that the oldest undecided hold has waited; 0 if none waits."""
     rows = (await connection.execute(_BACKLOG, {"b_now": now.window_ms})).all()
     counts = {row.state: int(row.number) for row in rows}
@@ -210,7 +210,7 @@ async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, i
 async def open_by_principal(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[Hold]]:
-    """Return the open holds of those principals that have any, oldest first."""
+    """Return the open holds by principal, oldest first; principals without holds are left out."""
     found: dict[str, list[Hold]] = {}
     rows = await _OPEN_OF.all(connection, {"b_principals": list(principals)})
     for row in sorted(rows, key=_seq):
@@ -237,7 +237,7 @@ async def list_holds(
     newest: Any = _NEWEST
     if before is not None:
         newest = select(holds.c.seq).where(holds.c.id == before).scalar_subquery()
-    # Open holds are few and found by their index; `+ 0` keeps the order from using another index.
+    # Open holds are few and found by their index; `+ 0` stops the order from using another.
     seq = holds.c.seq + 0 if is_open else holds.c.seq
     statement = _SELECT.where(seq < newest)
     if wallet_id is not None:
@@ -266,13 +266,13 @@ async def move(
     by: str,
     **fields: Any,
 ) -> HoldRow | None:
-    """Give a hold another state if it is in one of `was`; else change nothing and return None.
+    """Give a hold another state if its state is in `was`; else change nothing and return None.
 
-    Of two concurrent transactions only one succeeds, which makes an approval single use.
+    Of two concurrent transactions only one succeeds, so an approval is used only once.
 
     Args:
         by: the principal that the audit log names.
-        fields: columns to set with it.
+        fields: further columns to set.
     """
     statement = (
         update(holds)
@@ -287,7 +287,7 @@ async def move(
 
 
 async def note_wait(connection: AsyncConnection, hold: Hold, reason: str) -> None:
-    """Add to an approved hold's reasons why it is not carried out yet."""
+    """Add to an approved hold's reasons why the hold is not carried out yet."""
     found = await connection.scalar(select(holds.c.shown).where(holds.c.id == hold.id))
     shown = jsontext.loads(found or "{}")
     reasons = [*shown["reasons"][:1], reason]
@@ -370,7 +370,7 @@ async def abandoned_holds(connection: AsyncConnection, me: str) -> list[HoldRow]
 
 
 async def claim(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
-    """Make `me` the process that carries out an approved hold, unless another did meanwhile."""
+    """Make `me` the process that carries out an approved hold, unless another claimed it."""
     parameters = {"b_id": hold_id, "b_me": me, "b_was": was}
     return (await connection.execute(_OWN, parameters)).rowcount == 1
 
@@ -386,7 +386,7 @@ def _one(row: Row[Any] | None) -> HoldRow | None:
 
 
 def row_of(row: Any) -> HoldRow:
-    """Return the hold that a row of `COLUMNS` stores."""
+    """Return the hold in a row of `COLUMNS`."""
     shown = jsontext.loads(row.shown)
     ends = len(_HOLDS.columns)
     hold = _HOLDS.read(

@@ -1,4 +1,4 @@
-"""Statements on Idempotency-Keys. Rows are never deleted: a forgotten key would pay again."""
+"""Statements on Idempotency-Keys. Rows are never deleted: a forgotten key could pay twice."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from solward.vault.store import processes
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """The first request of an Idempotency-Key; `status_code` and `body` are None until it was
-    answered. `contract_status` is the status that the OpenAPI contract has, if it is another."""
+    """The first request with an Idempotency-Key; `status_code` and `body` are None until its
+    answer. `contract_status` is the status in the OpenAPI contract, if it differs."""
 
     fingerprint: str
     transaction_id: str
@@ -33,7 +33,7 @@ _RESPONSES = Records(StoredResponse, idempotency)
 _SELECT = select(*_RESPONSES.columns).where(idempotency.c.scope == bindparam("b_scope"))
 _LOOKUP = Prepared(_SELECT)
 _LOCK = Prepared(_SELECT.with_for_update())
-# The insert waits for a transaction that claims the same key. It ignores a conflict, because the
+# The insert waits for a transaction that claims the same key. It ignores a conflict, because an
 # error would end the transaction on PostgreSQL.
 _CLAIM = Prepared(insert_new(idempotency))
 _TAKE = Prepared(
@@ -46,7 +46,7 @@ _FINISH = Prepared(
     .where(
         idempotency.c.scope == bindparam("b_scope"),
         idempotency.c.status_code.is_(None),
-        # The key of a hold is answered with the hold's end, not with one try's answer meanwhile.
+        # A key of a hold is answered with the hold's end, not with one earlier try's answer.
         idempotency.c.transaction_id.not_like(f"{ACTION}%"),
     )
     .values(
@@ -78,7 +78,7 @@ async def claim(
     """Bind a key to its transaction, in the transaction that stores it.
 
     Args:
-        owner: the process that runs a request of several transactions (`take_over`).
+        owner: the process that runs a request with several transactions (see `take_over`).
 
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
@@ -95,7 +95,7 @@ async def claim(
 async def bind(
     connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
 ) -> None:
-    """Bind a scope of the service's own to a transaction or a hold, and replace an older one."""
+    """Bind a scope of the service to a transaction or a hold, and replace an older binding."""
     await _POINT.run(connection, _row(scope, fingerprint, transaction_id, now_ms, None))
 
 
@@ -112,12 +112,12 @@ def _row(
 
 
 async def take_over(connection: AsyncConnection, scope: str, owner: str) -> StoredResponse:
-    """Make `owner` the owner of a claimed key without an answer; return the key's row.
+    """Make `owner` the owner of a claimed, unanswered key; return the key's row.
 
     A key that was answered meanwhile is unchanged.
 
     Raises:
-        IdempotencyInFlight: another living process runs it.
+        IdempotencyInFlight: another living process runs the request.
     """
     row = (await _LOCK.all(connection, {"b_scope": scope}))[0]
     stored = _RESPONSES.read(row)
@@ -132,6 +132,6 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 async def finish(
     connection: AsyncConnection, scope: str, status: int, body: str, contract: int | None = None
 ) -> bool:
-    """Store the answer unless there is one or the key is a hold's; return whether it was stored."""
+    """Store the answer, unless one exists or the key is a hold's; return whether it was stored."""
     parameters = {"b_scope": scope, "b_status": status, "b_contract": contract, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

@@ -20,15 +20,15 @@ from solward.support.durations import DAY_MS, HOUR_MS
 from solward.types.record import TransactionStatus
 
 COUNTED_MS = 400 * DAY_MS
-"""How long judged effects and reservations are kept: replays read 366 days, and for each of their
-transactions the window before it, which has at most 30 days."""
+"""How long judged effects and reservations are kept: replays read 366 days, and for each
+transaction also the window before it, of at most 30 days."""
 
 _JUDGED = Prepared(insert_new(judged_effects))
 
 
 async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
-    """Store a row of judged effects unless the transaction has one: a hold that is asked for again
-    was judged before."""
+    """Store a row of judged effects unless the transaction has a row: a hold that is requested
+    again was judged before."""
     await _JUDGED.run(connection, row)
 
 
@@ -71,10 +71,10 @@ _FORGET_JUDGED = delete(judged_effects).where(
 
 async def forget(connection: AsyncConnection, before_ms: int, at_most: int) -> int:
     """Delete up to `at_most` rows that were judged before a time, with their reservations and the
-    totals of hours that become empty; return how many rows.
+    hourly totals that become empty; return the number of rows.
 
     Args:
-        before_ms: `COUNTED_MS` or longer ago.
+        before_ms: a time at least `COUNTED_MS` ago.
     """
     rows = (await connection.execute(_OLD, {"b_before": before_ms, "b_size": at_most})).all()
     if not rows:

@@ -37,8 +37,8 @@ class StoredAnswer:
     """A seller's answer to a paid request.
 
     Attributes:
-        headers: in the order they came.
-        hint: base58, the signature that the seller named; None if it named none.
+        headers: HTTP headers in the received order.
+        hint: the base58 signature that the seller named; None if there is none.
         is_whole: False once `forget_answers` has deleted headers and body.
     """
 
@@ -56,18 +56,18 @@ class PaidRequest:
     """A paid HTTP request and its price.
 
     Attributes:
-        protocol: name of the plugin that read the offer.
+        protocol: name of the plugin that parsed the offer.
         site: the request's host, with the port if it is not 443.
-        url: of the request, without query and fragment.
-        method: of the request.
-        fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
-        offer: the whole offer, JSON-able, to show the payment again after a crash.
+        url: the request's URL, without query and fragment.
+        method: the request's HTTP method.
+        fingerprint: SHA-256 of the whole request, hex; a repeated request has the same.
+        offer: the whole offer as JSON values, to send the payment again after a crash.
         asset: `SOL` or a mint.
         units: smallest units that leave, splits included.
-        decimals: of the asset.
-        pay_to: owner of the account that receives.
-        source: the account that pays: a token account, or the wallet if `asset` is SOL.
-        memo: the text of the memo instruction; None if there is none.
+        decimals: the asset's decimals.
+        pay_to: owner of the receiving account.
+        source: the paying account: a token account, or the wallet if `asset` is SOL.
+        memo: the memo instruction's text; None if there is no memo.
     """
 
     protocol: str
@@ -87,12 +87,12 @@ class PaidRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentRow(PaidRequest):
-    """A payment as stored; see the table.
+    """A payment as stored; see the table `payments`.
 
     Attributes:
         source_units: the units in `source` when the payment was assessed.
-        message_sha256: hex, of the signed message.
-        signer_index: the wallet's place among the signatures.
+        message_sha256: SHA-256 of the signed message, hex.
+        signer_index: the wallet's index among the signatures.
         answer: None until the seller answered.
     """
 
@@ -113,12 +113,12 @@ class PaymentRow(PaidRequest):
 def payment_view(
     record: TransactionRecord, row: PaymentRow, state: PaymentState, symbol: str | None = None
 ) -> PaymentView:
-    """Return a payment as its callers see it, without the seller's answer.
+    """Return a payment in the form that callers see, without the seller's answer.
 
     Args:
-        record: of the same transaction.
+        record: the same transaction's record.
         state: see `states`.
-        symbol: the asset's, if it has one.
+        symbol: the asset's symbol, if it has one.
     """
     return PaymentView(
         id=record.id,
@@ -142,7 +142,7 @@ def payment_view(
 
 
 def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState) -> dict[str, Any]:
-    """Return a payment as events show it: without a symbol."""
+    """Return a payment in the form of events, without a symbol."""
     view = payment_view(record, row, state)
     return view.to_json()
 
@@ -157,7 +157,7 @@ _PAYMENTS = Records(
 )
 _ANSWER = ("served", "hint", "answer_status", "answer_headers", "answer_body", "answered_ms")
 _COLUMNS = (*_PAYMENTS.columns, *payments.c[_ANSWER])
-# A body may have a mebibyte, which is too much for lists and for a start that takes over payments.
+# A body may have 1 MiB, too much for lists and for the takeover of payments at a start.
 _WITHOUT_BODIES = tuple(
     literal(b"").label("answer_body") if each.name == "answer_body" else each for each in _COLUMNS
 )
@@ -180,8 +180,8 @@ _NOTE_UNSERVED = Prepared(_NOTE_ANSWER.where(payments.c.served != Served.YES.val
 async def note_answer(
     connection: AsyncConnection, transaction_id: str, answer: StoredAnswer
 ) -> None:
-    """Store the seller's answer. An answer that delivered is never replaced by one that did not,
-    because the same request may be sent again after a crash."""
+    """Store the seller's answer. An answer with a delivery is never replaced by an answer without
+    one, because the same request may be sent again after a crash."""
     statement = _NOTE_SERVED if answer.served is Served.YES else _NOTE_UNSERVED
     await statement.run(
         connection,
@@ -236,7 +236,7 @@ _ATTEMPTS = Prepared(
 async def states(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentState]:
-    """Return the state of each payment by transaction id; without signed bytes, it is reserved."""
+    """Return each payment's state by transaction id: reserved, if it has no signed bytes."""
     rows = await _ATTEMPTS.all(connection, {"b_ids": list(transaction_ids)})
     found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
     return found | {row.transaction_id: _STATES[row.state] for row in rows}
@@ -262,12 +262,12 @@ async def taken_since(
     since_ms: int,
     but: Collection[str],
 ) -> int:
-    """Return the units of `assets` that other records of a wallet took, or may have taken, by bytes
+    """Return the units of `assets` that a wallet's other records took or may have taken, with bytes
     that could still land at a block height.
 
     Args:
-        since_ms: reservations made before are ignored: their bytes cannot land at this height.
-        but: transaction ids that are ignored.
+        since_ms: earlier reservations are ignored, because their bytes cannot land at this height.
+        but: ids of transactions to ignore.
     """
     parameters = {
         "b_scope": f"wallet:{wallet_id}",
@@ -292,7 +292,7 @@ async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | 
 async def of_transactions(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentRow]:
-    """Return payments by transaction id, their answers without bodies; others are left out."""
+    """Return payments by transaction id, without answers' bodies; other ids are left out."""
     statement = select(*_WITHOUT_BODIES).where(payments.c.transaction_id.in_(transaction_ids))
     return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
 
@@ -329,7 +329,7 @@ _LAST_PAID = Prepared(
 async def last_paid(
     connection: AsyncConnection, wallet_id: str, url: str, asset: str
 ) -> int | None:
-    """Return the units that a wallet paid last at a URL in an asset; None if it never did."""
+    """Return the units of a wallet's last payment to a URL in an asset; None if there is none."""
     parameters = {"b_wallet": wallet_id, "b_url": url, "b_asset": asset}
     found: int | None = await _LAST_PAID.scalar(connection, parameters)
     return found
@@ -357,10 +357,10 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
 
 # The same text as the partial indexes have; no other table has a column of this name.
 _IS_KEPT = text(IS_KEPT)
-# Offer and answer are forgotten together: without its offer, a payment is not shown to the seller.
+# Offer and answer are deleted together: without its offer, a payment is not sent to the seller.
 _FORGOTTEN: Mapping[str, Any] = {"answer_headers": None, "answer_body": None, "offer": "{}"}
 _SIZE = (payments.c.answer_headers, payments.c.answer_body, payments.c.offer)
-# The stored bytes of a payment and of all newer ones.
+# The bytes stored for a payment and all newer payments.
 _TOTAL = (
     func.sum(sum((func.coalesce(func.length(each), 0) for each in _SIZE), literal(0)))
     .over(order_by=(payments.c.created_ms.desc(), payments.c.seq.desc()))
@@ -385,7 +385,7 @@ _PRINCIPAL = (
 _PRINCIPALS_SIZES = (
     select(payments.c.seq, _TOTAL).where(_IS_KEPT, payments.c.principal == _PRINCIPAL).subquery()
 )
-# Locked rows are skipped, because another transaction is making room with them.
+# Locked rows are skipped, because another transaction is deleting them.
 _WITHOUT_ROOM = (
     select(payments.c.seq)
     .where(
@@ -403,13 +403,13 @@ _MAKE_ROOM = Prepared(
 
 async def make_room(connection: AsyncConnection, transaction_id: str, most_bytes: int) -> None:
     """Delete the oldest offers and answers of a payment's principal until the rest fits into
-    `most_bytes`; those of this payment stay, however large."""
+    `most_bytes`. This payment's offer and answer stay, however large."""
     await _MAKE_ROOM.run(connection, {"b_id": transaction_id, "b_most": most_bytes})
 
 
 async def answers_beyond(connection: AsyncConnection, most_bytes: int) -> int | None:
-    """Return the Unix milliseconds of the newest payment whose offer and answer no longer fit into
-    `most_bytes` together with all newer ones; None if all fit."""
+    """Return the Unix milliseconds of the newest payment whose offer and answer, together with all
+    newer ones, do not fit into `most_bytes`; None if all fit."""
     found = (await connection.execute(_TOO_MUCH, {"b_most": most_bytes})).scalar_one()
     return None if found is None else int(found)
 
@@ -418,7 +418,7 @@ async def forget_answers(connection: AsyncConnection, before_ms: int, count: int
     """Delete the offers of up to `count` payments that were made before a time, oldest first, and
     the headers and bodies of their answers.
 
-    The payments stay with the answers' statuses, so that none is made again.
+    The payments and the answers' statuses stay, so that no payment is made again.
 
     Returns:
         The number of payments.

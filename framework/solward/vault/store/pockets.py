@@ -1,4 +1,4 @@
-"""Statements on the pockets of wallets: their counters, and those that may hold something."""
+"""Statements on wallets' pockets: their counters, and which pockets may hold something."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class PocketState(StrEnum):
     SINGLE = "single"
     """Empty once its transaction has ended, which opens and closes all of the pocket's accounts."""
     FUNDING = "funding"
-    """Empty: the transaction that fills it is not signed yet."""
+    """Empty: the transaction that fills the pocket is not signed yet."""
     OPEN = "open"
-    """It may hold something, so it is read and swept."""
+    """The pocket may hold something, so it is read and swept."""
     EMPTY = "empty"
     """Empty, as the ledger showed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PocketRow:
-    """A pocket as stored; see the table.
+    """A pocket as stored; see the table `pockets`.
 
     Attributes:
-        at_risk: asset ("SOL" or a mint) -> units put in and not taken home.
-        opened_by: principal whose position it is; None if not known.
+        at_risk: asset ("SOL" or a mint) -> units that were put in and did not return.
+        opened_by: principal that opened the position; None if not known.
     """
 
     wallet_id: str
@@ -62,7 +62,7 @@ _LAST = select(func.max(pockets.c.counter)).where(pockets.c.wallet_id == bindpar
 _USED = select(pockets.c.counter).where(
     pockets.c.wallet_id == bindparam("b_wallet"), pockets.c.counter == bindparam("b_counter")
 )
-# The pending transactions of one wallet are few, and found by their own index.
+# One wallet's pending transactions are few, and found by their own index.
 _IN_USE = (
     select(pockets.c.state, pockets.c.output_mint)
     .join(transactions, pockets.c.transaction_id == transactions.c.id)
@@ -74,7 +74,7 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
     """Store a pocket before its key signs.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: the counter or the position is used.
+        sqlalchemy.exc.IntegrityError: the counter or the position is used already.
     """
     await connection.execute(_INSERT, _POCKETS.row(row))
 
@@ -86,7 +86,7 @@ async def last_counter(connection: AsyncConnection, wallet_id: str) -> int:
 
 
 async def is_used(connection: AsyncConnection, wallet_id: str, counter: int) -> bool:
-    """Return whether a counter is used; the answer holds under the wallet's lock."""
+    """Return whether a counter is used; the answer stays true under the wallet's lock."""
     found = await connection.execute(_USED, {"b_wallet": wallet_id, "b_counter": counter})
     return found.first() is not None
 
@@ -96,9 +96,9 @@ class PocketsInUse:
     """The uses of a wallet's pockets by unfinished transactions.
 
     Attributes:
-        bought: mints that swaps bring to the wallet's own accounts.
-        asserts: whether a swap in one transaction asserts the sum on such an account.
-        brings_home: whether a use in steps may return tokens of mints that are not known before.
+        bought: mints that unfinished swaps bring to the wallet's own accounts.
+        asserts: whether a one-transaction swap asserts the sum on such an account.
+        brings_home: whether a use in steps may return tokens of mints not known in advance.
     """
 
     bought: frozenset[str]
@@ -107,7 +107,7 @@ class PocketsInUse:
 
 
 async def in_use(connection: AsyncConnection, wallet_id: str) -> PocketsInUse:
-    """Return what a wallet's pockets are used for now; the answer holds under the wallet's lock."""
+    """Return the current uses of a wallet's pockets; they stay true under the wallet's lock."""
     rows = list(await connection.execute(_IN_USE, {"b_wallet": wallet_id}))
     bought = frozenset(row.output_mint for row in rows if row.output_mint is not None)
     single = PocketState.SINGLE.value
@@ -142,7 +142,7 @@ async def of_transactions(
 async def at_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
-    """Return the pocket of a position; None if there is none yet."""
+    """Return the pocket of a position; None if the position has no pocket yet."""
     of_wallet = pockets.c.wallet_id == wallet_id
     return await _one(
         connection, of_wallet, pockets.c.program == program, pockets.c.position == position
@@ -170,7 +170,7 @@ async def use_again(
 
 
 async def release(connection: AsyncConnection, transaction_ids: Collection[str]) -> None:
-    """Store that nothing got into the pockets of transactions that never landed."""
+    """Store that the pockets of transactions that never landed are empty."""
     await connection.execute(
         update(pockets)
         .where(
@@ -208,7 +208,7 @@ async def set_state(
     state: PocketState,
     at_risk: Mapping[str, int],
 ) -> None:
-    """Store a pocket's state, and the units in it that are not taken home."""
+    """Store a pocket's state, and the units in it that did not return."""
     await connection.execute(
         update(pockets)
         .where(pockets.c.wallet_id == wallet_id, pockets.c.counter == counter)

@@ -1,8 +1,8 @@
-"""Leases of the processes on this database, and takeover from dead ones.
+"""Statements on leases of the processes on this database, and on takeover from dead processes.
 
-A process renews its lease every few seconds. Its pending transactions and its skill calls with a
-key carry its id; once the lease has run out, other processes take them over. The id is the fence:
-the old process then finds another id and may no longer sign, write ahead or release.
+A process renews its lease every few seconds. Its pending transactions, and its skill calls with a
+key, are stored with its id. Once the lease has run out, other processes take them over. The id is
+the fence: if the old process finds another id there, it may not sign, write ahead or release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def register(
 async def renew(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
-    """Continue a lease, also one that ran out; transactions taken over meanwhile stay so."""
+    """Continue a lease, even an expired one; transactions taken over meanwhile stay taken over."""
     await connection.execute(_RENEW, await _lease(connection, process_id, kind, host, lease_ms))
 
 
@@ -100,7 +100,7 @@ async def living(connection: AsyncConnection) -> list[str]:
 async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
     """Count the processes with a lease that has not run out, by kind.
 
-    On SQLite the one process does not renew its lease, so it always counts.
+    On SQLite the only process does not renew its lease, so it always counts.
     """
     statement = select(processes.c.kind, func.count()).group_by(processes.c.kind)
     if connection.dialect.name != "sqlite":
@@ -109,8 +109,8 @@ async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def disown(connection: AsyncConnection, transaction_id: str, me: str) -> bool:
-    """Leave a pending transaction of `me` to the process that takes over next, which may be `me`;
-    return whether there is one."""
+    """Leave a pending transaction of `me` to the process that takes over next, which may be `me`.
+    Return whether there was such a transaction."""
     statement = (
         update(transactions)
         .where(UNFINISHED, transactions.c.id == transaction_id, transactions.c.owner == me)
@@ -122,10 +122,10 @@ async def disown(connection: AsyncConnection, transaction_id: str, me: str) -> b
 async def take_over(connection: AsyncConnection, me: str, most: int) -> list[int]:
     """Make `me` the owner of up to `most` pending transactions of dead processes.
 
-    Concurrent callers never get the same one.
+    Concurrent callers never get the same transaction.
 
     Returns:
-        Their `seq`, oldest first.
+        The transactions' `seq`, oldest first.
     """
     parameters = {"me": me, "now": await clock(connection), "at_most": most}
     seqs = list((await connection.execute(_ORPHANED, parameters)).scalars())

@@ -1,4 +1,4 @@
-"""Statements on the recipients that wallets have paid, and on those that are Solward's own."""
+"""Statements on the recipients that wallets have paid, and on recipients that are Solward's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTE_PAID = Prepared(
 async def note_paid(
     connection: AsyncConnection, wallet_id: str, addresses: Iterable[str], transaction_id: str
 ) -> None:
-    """Store the recipients of a transaction, except those that a confirmed one paid before."""
+    """Store a transaction's recipients, except those that a confirmed transaction paid before."""
     rows = [
         {"wallet_id": wallet_id, "address": address, "transaction_id": transaction_id}
         for address in sorted(set(addresses))
@@ -61,8 +61,8 @@ _PAID = Prepared(
 async def paid_before(
     connection: AsyncConnection, wallet_id: str, addresses: Collection[str]
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """Return which of `addresses` a wallet has paid. Of the others, return those that look like a
-    paid one, with the same first and last characters, each with that paid address."""
+    """Return which of `addresses` a wallet has paid. Also return the other addresses with the same
+    first and last characters as a paid address, each with that paid address."""
     known: set[str] = set()
     alike: dict[str, str] = {}
     for address in addresses:
@@ -103,7 +103,7 @@ _FIRST_PAID = {
 
 
 async def own_wallets(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, Row]:
-    """Return those of `addresses` that are wallets of this service, with `id` and `created_ms`."""
+    """Return the `addresses` that are wallets of this service, with `id` and `created_ms`."""
     if not addresses:
         return {}
     rows = await _OWN.all(connection, {"addresses": list(addresses)})
@@ -113,8 +113,8 @@ async def own_wallets(connection: AsyncConnection, addresses: Collection[str]) -
 async def first_payments(
     connection: AsyncConnection, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[int, str]]:
-    """Return the pairs of wallet and address of which the wallet paid the address, each with the
-    time and the id of its first confirmed payment."""
+    """Return the pairs of wallet and address in which the wallet has paid the address, each with
+    the time and the id of the first confirmed payment."""
     if not pairs:
         return {}
     wanted = {"pairs": jsontext.dumps([list(each) for each in pairs])}
@@ -135,6 +135,6 @@ _KEYS = Prepared(
 
 
 async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
-    """Return those of `addresses` that are wallets of this service, or pockets of one."""
+    """Return the `addresses` that are wallets of this service, or pockets of its wallets."""
     found = await _KEYS.all(connection, {"addresses": list(addresses)})
     return frozenset(address for (address,) in found)
