@@ -1,1 +1,1 @@
-"""The embedded ledger: LiteSVM behind Solana JSON-RPC, persisted, in process or on a port."""
+"""The embedded ledger: LiteSVM with Solana's JSON-RPC, in process or on a port, kept in a file."""

@@ -14,12 +14,12 @@ _TOKEN_PROGRAMS = frozenset(map(Pubkey.from_string, TOKEN_PROGRAMS))
 
 
 def plain(account: SolderAccount) -> Account:
-    """Convert an account of solders to the type that `solward.solana` reads."""
+    """Convert an account of solders to the account type of `solward.solana`."""
     return Account(account.lamports, str(account.owner), account.data)
 
 
 def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
-    """Return the initialized token account of either token program, None where there is none."""
+    """Return the initialized token account of either token program; None if there is none."""
     # Most accounts belong to other programs, and decoding them all would take long.
     if account is None or account.owner not in _TOKEN_PROGRAMS:
         return None
@@ -27,7 +27,7 @@ def token_account(account: SolderAccount | None) -> tokens.TokenAccount | None:
 
 
 def mint_account(address: Pubkey, account: SolderAccount | None) -> tokens.Mint | None:
-    """Return the initialized mint of either token program, None where there is none."""
+    """Return the initialized mint of either token program; None if there is none."""
     if account is None:
         return None
     return tokens.mint_account(str(address), plain(account), strict=True)
@@ -42,7 +42,7 @@ class AccountIndex:
         self._addresses: defaultdict[tuple[str, str], dict[Pubkey, None]] = defaultdict(dict)
 
     def update(self, address: Pubkey, account: SolderAccount | None) -> None:
-        """Index the new state of an account, None where it is closed."""
+        """Index the new state of an account; None means that it is closed."""
         keys: tuple[tuple[str, str], ...] = ()
         if account is not None:
             keys, token = (("program", str(account.owner)),), token_account(account)

@@ -1,5 +1,5 @@
-"""Accounts in the encodings of Solana's JSON-RPC, `jsonParsed` among them: the parser of each owner
-program, token accounts apart."""
+"""Accounts in the encodings of Solana's JSON-RPC. For `jsonParsed`, here is a parser for each owner
+program except the token programs."""
 
 import base64
 import struct
@@ -81,7 +81,7 @@ def encode_account(
 
 
 def check_account_encoding(encoding: object) -> None:
-    """Refuse what is not an account encoding.
+    """Refuse a value that is not an account encoding.
 
     Raises:
         RpcError: -32602 with the text serde gives for an unknown variant.

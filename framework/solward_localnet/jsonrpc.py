@@ -1,5 +1,5 @@
-"""JSON-RPC 2.0 over any transport, with the errors and the texts of Agave's RPC service: requests,
-batches and notifications, the error object, and the reading of a call's parameters."""
+"""JSON-RPC 2.0 over any transport, with the errors and texts of Agave's RPC service: requests,
+batches and notifications, the error object, and readers of a call's parameters."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ class RpcError(Exception):
         self.data = data
 
     def to_json(self) -> dict[str, Any]:
-        """Return the error object as the wire carries it, without `data` if there is none."""
+        """Return the error object in its JSON form, without `data` if that is None."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             body["data"] = self.data
@@ -51,7 +51,7 @@ def invalid_params(message: str) -> RpcError:
 
 
 def check_variant(given: object, expected: Iterable[str]) -> None:
-    """Refuse a word that is not one of those expected, in serde's words for it."""
+    """Refuse a word that is not among the expected words, with serde's error text."""
     names = tuple(expected)
     if given not in names:
         listed = ", ".join(f"`{name}`" for name in names)
@@ -111,7 +111,7 @@ def _string(value: Any) -> str:
 
 
 def integer_at(params: Params, index: int, default: int | None = None) -> int:
-    """Return the unsigned 64-bit integer at `index`; required where `default` is None."""
+    """Return the unsigned 64-bit integer at `index`; it is required if `default` is None."""
     value = _at(params, index, _MISSING if default is None else default)
     return check_integer(value)
 
@@ -134,8 +134,8 @@ def list_at(params: Params, index: int) -> list[Any]:
 
 
 def config_at(params: Params, index: int, slot: int | None = None) -> Config:
-    """Return the configuration object at `index`, empty where there is none; its commitment is
-    checked, and against the ledger's `slot`, where that is given, its `minContextSlot`."""
+    """Return the configuration object at `index`, empty if it is absent. Its commitment is checked,
+    and its `minContextSlot` is compared with the ledger's `slot`, if that is given."""
     value = _at(params, index, {})
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
@@ -146,7 +146,7 @@ def config_at(params: Params, index: int, slot: int | None = None) -> Config:
 
 
 def commitment(config: Config) -> str:
-    """Return the commitment of the call, `finalized` where it names none."""
+    """Return the commitment of the call; `finalized` if it names none."""
     value = optional_string(config, "commitment")
     if value is None:
         return "finalized"
@@ -155,7 +155,7 @@ def commitment(config: Config) -> str:
 
 
 def refuse_confirmed(params: Params) -> None:
-    """Refuse the commitment `confirmed`, as a cluster does that knows the word no more."""
+    """Refuse the commitment `confirmed`, like a cluster that no longer supports it."""
     for each in params:
         if isinstance(each, Mapping) and "confirmed" in (
             each.get("commitment"),
@@ -165,13 +165,13 @@ def refuse_confirmed(params: Params) -> None:
 
 
 def at_least_confirmed(config: Config) -> None:
-    """Refuse `processed` where Agave does: for what reads the history of transactions."""
+    """Refuse `processed`, as Agave does for methods that read the history of transactions."""
     if commitment(config) == "processed":
         raise invalid_params("Method does not support commitment below `confirmed`")
 
 
 def check_context_slot(config: Config, slot: int) -> None:
-    """Refuse a call whose `minContextSlot` has not come yet."""
+    """Refuse a call whose `minContextSlot` is in the future."""
     wanted = config.get("minContextSlot")
     if wanted is not None and check_integer(wanted) > slot:
         raise RpcError(
@@ -182,7 +182,7 @@ def check_context_slot(config: Config, slot: int) -> None:
 
 
 def flag(config: Config, name: str) -> bool:
-    """Return a boolean of the configuration, false where it is not given."""
+    """Return a boolean of the configuration; false if it is absent."""
     value = config.get(name)
     if value is None:
         return False
@@ -192,19 +192,19 @@ def flag(config: Config, name: str) -> bool:
 
 
 def optional_string(config: Config, name: str) -> str | None:
-    """Return a string of the configuration, None where it is not given."""
+    """Return a string of the configuration; None if it is absent."""
     value = config.get(name)
     return None if value is None else _string(value)
 
 
 def optional_integer(config: Config, name: str) -> int | None:
-    """Return an unsigned integer of the configuration, None where it is not given."""
+    """Return an unsigned integer of the configuration; None if it is absent."""
     value = config.get(name)
     return None if value is None else check_integer(value)
 
 
 def optional_map(config: Config, name: str) -> Config | None:
-    """Return an object of the configuration, None where it is not given."""
+    """Return an object of the configuration; None if it is absent."""
     value = config.get(name)
     if value is not None and not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
@@ -212,7 +212,7 @@ def optional_map(config: Config, name: str) -> Config | None:
 
 
 def parse_pubkey(text: Any) -> Pubkey:
-    """Return the address that base58 `text` stands for."""
+    """Return the address that base58 `text` encodes."""
     return _from_base58(Pubkey.from_string, text)
 
 
@@ -222,7 +222,7 @@ def pubkey_at(params: Params, index: int) -> Pubkey:
 
 
 def parse_signature(text: Any) -> str:
-    """Return a transaction signature, checked, as the base58 text it is stored under."""
+    """Check a transaction signature, and return the base58 text under which it is stored."""
     return str(_from_base58(Signature.from_string, text))
 
 
@@ -249,7 +249,7 @@ _NO_ID = object()
 
 
 async def answer(body: str | bytes, call: Call) -> str | None:
-    """Return the response text for a request body; None where nothing is to be answered.
+    """Return the response text for a request body; None if the body needs no response.
 
     The requests of a batch run concurrently and are answered in their order. An exception that is
     no `RpcError` is logged and answered as -32603 without its text.
@@ -272,7 +272,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: `json.loads` and `json.dumps` make them anew for what is not their default.
+# Made once: `json.loads` and `json.dumps` make new ones at each call with special options.
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 """A value as compact JSON in ASCII."""

@@ -1,4 +1,4 @@
-"""A transaction's way onto the ledger: read, check, execute, record."""
+"""The steps by which a transaction lands on the ledger: read, check, execute, record."""
 
 import hashlib
 import re
@@ -126,11 +126,11 @@ _INSTRUCTION = {
 
 
 class TornLedger(Exception):
-    """A transaction was executed and could not be recorded: the batch must be rolled back."""
+    """A transaction was executed but could not be recorded: the batch must be rolled back."""
 
 
 def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedTransaction:
-    """Return the transaction in `wire`, structurally sound.
+    """Decode the transaction in `wire`, and check its structure.
 
     Raises:
         RpcError: -32602, it cannot be read or its indexes do not fit.
@@ -171,7 +171,7 @@ def message_hash(tx: VersionedTransaction) -> bytes:
 
 
 def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
-    """Return the error if the chain refuses the transaction now, or else its durable nonce."""
+    """Return the error if the chain refuses the transaction now; otherwise its durable nonce."""
     nonce: Pubkey | None = None
     if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
         nonce = ledger.usable_nonce(tx)
@@ -187,7 +187,7 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
     """Execute and record a transaction, and return its signature.
 
     With `preflight` a transaction that fails is refused and changes nothing. Without, a failure is
-    recorded with its fee, and a transaction that the chain does not take (unknown blockhash,
+    recorded with its fee, and a transaction that the chain does not accept (unknown blockhash,
     duplicate, bad signature, a payer without the fee) is dropped silently, as a node drops it.
 
     Raises:
@@ -227,8 +227,8 @@ def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
 
 
 def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
-    """Return a simulation as the RPC shows it, without what became of accounts; there is no
-    `execution` of a transaction that the chain does not take."""
+    """Return a simulation in the RPC's form, without the accounts' states. `execution` is None for
+    a transaction that the chain does not accept."""
     return {
         "accounts": None,
         "err": err,
@@ -279,7 +279,7 @@ def _record(
 
 
 def balances(accounts: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return lamports of each account, 0 for None."""
+    """Return the lamports of each account; 0 for None."""
     return tuple(0 if account is None else account.lamports for account in accounts)
 
 

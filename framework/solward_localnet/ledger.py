@@ -1,7 +1,7 @@
-"""The ledger: bank, chain and file together, as the one worker thread sees them; and the accounts
-that a ledger begins with.
+"""The ledger: bank, chain and file together, used by one worker thread; and the accounts of a new
+ledger.
 
-Nothing here is durable, and so nothing may be answered, before `storage.commit()`.
+Changes are durable only after `storage.commit()`, so no call may be answered before.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class Chain:
         return chain
 
     def advance(self, now_ms: int) -> bool:
-        """Let the slots pass that have passed by the clock, and return whether any has."""
+        """Move ahead to the clock's present slot, and return whether any slot has passed."""
         if now_ms < self._last_clock_ms:
             self.skew_ms += self._last_clock_ms - now_ms
         self._last_clock_ms = now_ms
@@ -111,7 +111,7 @@ class Chain:
         return True
 
     def skip(self, slots: int) -> None:
-        """Let `slots` pass at once, and their time with them."""
+        """Move ahead by `slots` at once, and move the ledger's time accordingly."""
         if slots > 0:
             self.skew_ms += slots * self.slot_ms
             self._pass(slots)
@@ -129,12 +129,12 @@ class Chain:
             self._recent[self.blockhash(slot)] = slot
 
     def blockhash(self, slot: int | None = None) -> bytes:
-        """Return the 32 bytes of the blockhash of `slot`, of the current slot for None."""
+        """Return the 32 bytes of the blockhash of `slot`, or of the current slot if it is None."""
         number = self.slot if slot is None else slot
         return hashlib.sha256(self.seed + b"blockhash" + number.to_bytes(8, "little")).digest()
 
     def blockhash_slot(self, blockhash: bytes) -> int | None:
-        """Return the slot of a blockhash that may still be used, or None for any other."""
+        """Return the slot of a blockhash; None if the blockhash is unknown or has expired."""
         return self._recent.get(blockhash)
 
     def last_valid_block_height(self) -> int:
@@ -142,7 +142,7 @@ class Chain:
         return self.slot + BLOCKHASH_BLOCKS
 
     def slot_hashes(self) -> list[tuple[int, bytes]]:
-        """Return slots and their hashes for the SlotHashes sysvar, from the current slot back."""
+        """Return slots and their hashes for the SlotHashes sysvar, the current slot first."""
         oldest = max(0, self.slot - SLOT_HASHES + 1)
         return [
             (slot, hashlib.sha256(self.seed + b"bank" + slot.to_bytes(8, "little")).digest())
@@ -159,11 +159,11 @@ class Chain:
         return self.time_ms // 1000
 
     def block_time(self, slot: int) -> int:
-        """Return seconds since the Unix epoch at the start of `slot`, from the current one."""
+        """Return seconds since the Unix epoch at the start of `slot`, computed from the present."""
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
-        """Return the state to persist; no slot above `ceiling` is answered until the next one."""
+        """Return the state to store; no answer has a slot above `ceiling` until the next state."""
         return ChainState(self.slot, self.time_ms, self.skew_ms, ceiling)
 
 
@@ -175,7 +175,7 @@ _VOTE_ACCOUNT_BYTES = 3762
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LedgerKeys:
-    """The keys every ledger has, derived from its seed: secrets of a play ledger, kept inside."""
+    """The keys of every ledger, derived from its seed; they are secrets without any real value."""
 
     faucet: Keypair
     identity: Keypair
@@ -195,7 +195,7 @@ class LocalLedger:
     chain: Chain
 
     def __init__(self, path: Path | None, options: LocalnetOptions) -> None:
-        """Open the ledger at `path`, in memory for None, and create genesis in a new one.
+        """Open the ledger at `path`, or in memory if it is None; a new ledger gets its genesis.
 
         Raises:
             LedgerLocked: it is open elsewhere.
@@ -231,7 +231,7 @@ class LocalLedger:
         return seed
 
     def load(self) -> None:
-        """Build the bank and the chain from what is stored; anything uncommitted is forgotten."""
+        """Build the bank and the chain from stored data; uncommitted changes are lost."""
         self.storage.rollback()
         stored = {name: self.storage.meta(name) for name in ("slots_per_epoch", *_STATE_FIELDS)}
         number = {
@@ -264,12 +264,12 @@ class LocalLedger:
         self._accounts: dict[Pubkey, Account | None] = {}
 
     def sync(self) -> None:
-        """Bring the bank to the slot the clock says; called before a batch of calls."""
+        """Move the bank ahead to the clock's slot; called before a batch of calls."""
         self.chain.advance(self.options.clock())
         self.follow_chain()
 
     def follow_chain(self) -> None:
-        """Bring the bank's sysvars to the chain's slot, and the stakes to its epoch."""
+        """Update the bank's sysvars to the chain's slot, and the stakes to its epoch."""
         chain = self.chain
         if chain.slot == self._synced_slot:
             return
@@ -307,11 +307,11 @@ class LocalLedger:
         self.storage.put_meta({"rent_per_byte": _integer(per_byte)})
 
     def genesis_hash(self) -> bytes:
-        """Return the 32 bytes that name this ledger, the same for as long as it lives."""
+        """Return the 32 bytes that identify this ledger and never change."""
         return hashlib.sha256(self.seed + b"genesis").digest()
 
     def with_context(self, value: Any) -> dict[str, Any]:
-        """Return `value` with the slot it holds for, the shape of most answers about state."""
+        """Return `value` with its slot, in the form of most answers about state."""
         return {"context": {"apiVersion": API_VERSION, "slot": self.chain.slot}, "value": value}
 
     def stakes(self) -> Mapping[Pubkey, int]:
@@ -375,7 +375,7 @@ class LocalLedger:
         return Commit(chain.slot, chain.slot, previous, tuple(transactions), accounts)
 
     def close(self) -> None:
-        """Store the chain as it stands, and close the file."""
+        """Store the chain's present state, and close the file."""
         try:
             self.storage.rollback()
             self._put_state(self.chain.state(self.chain.slot))

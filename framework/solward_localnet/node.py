@@ -1,7 +1,7 @@
 """The localnet: the ledger behind the methods of Solana's JSON-RPC, for one process.
 
-One thread owns the ledger. Calls queue up; the thread takes what has queued as a batch, executes it
-in order, commits once and only then answers, so that whatever was answered survives a kill.
+One thread owns the ledger. Calls wait in a queue. The thread executes all waiting calls in order as
+a batch, commits once and only then answers, so that every answered change survives a kill.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Localnet:
         """Return the `result` of a JSON-RPC method: plain JSON values, durable when this returns.
 
         Raises:
-            RpcError: what the wire carries as the `error` object.
+            RpcError: the `error` object of the response.
         """
         found = METHODS.get(method)
         if found is None and self._options.test_control:
@@ -98,15 +98,15 @@ class Localnet:
         return self._changes
 
     async def advance_slots(self, slots: int) -> None:
-        """Let `slots` pass at once: for tests, which have no time to wait."""
+        """Move the ledger ahead by `slots` at once, for tests, which have no time to wait."""
         await self._enqueue(CONTROL_METHODS["solward_advanceSlots"], [slots])
 
     async def advance_epochs(self, epochs: int) -> None:
-        """Let slots pass up to the first one of the epoch `epochs` from now: for tests."""
+        """Move the ledger to the first slot of the epoch that is `epochs` ahead, for tests."""
         await self._enqueue(CONTROL_METHODS["solward_advanceEpochs"], [epochs])
 
     async def set_rent(self, per_byte: int) -> None:
-        """Ask `per_byte` lamports of rent a byte from now on: for tests."""
+        """Require `per_byte` lamports of rent per byte from now on, for tests."""
         await self._enqueue(CONTROL_METHODS["solward_setRent"], [per_byte])
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -183,7 +183,7 @@ class Localnet:
             commits.append(self._ledger.commit())
             return _merge([commit for commit in commits if commit is not None])
         except Exception:
-            # Nothing of the batch is durable: fail all of it, and go on from what is stored.
+            # Nothing of the batch is durable: all its calls fail, and the ledger is loaded again.
             _log.exception("a batch of calls was rolled back")
             for call in batch:
                 call.error = RpcError(INTERNAL_ERROR, "Internal error")

@@ -23,8 +23,8 @@ _BOOTED_NS = time.time_ns() - time.clock_gettime_ns(_UPTIME)
 
 
 def wall_clock_ms() -> int:
-    """Return milliseconds since the Unix epoch: the machine's clock as it was when the process
-    began, and its uptime since, so that setting the clock moves no ledger that is open."""
+    """Return milliseconds since the Unix epoch: the machine's clock at the process's start plus the
+    uptime since then, so that setting the clock does not change an open ledger's time."""
     return (_BOOTED_NS + time.clock_gettime_ns(_UPTIME)) // 1_000_000
 
 
@@ -33,9 +33,9 @@ class LocalnetOptions:
     """Options of one localnet.
 
     `slot_ms` is the length of a slot in milliseconds of `clock`, which returns milliseconds since
-    the Unix epoch and is called in the ledger's own thread. `finality` is the consensus that it
-    acts as: `alpenglow`, where what landed is final at once; `tower`, where it is a slot later; or
-    `finalized`, as Alpenglow where the commitment `confirmed` is no word any more.
+    the Unix epoch and is called in the ledger's own thread. `finality` is the simulated consensus:
+    with `alpenglow`, transactions are final when they land; with `tower`, one slot later;
+    `finalized` is like `alpenglow`, but the commitment `confirmed` is refused.
     `slots_per_epoch`, `rent_per_byte` (the lamports of rent that an account pays for each byte),
     the faucet's and the validator's lamports and `genesis` (accounts placed at genesis) count only
     when the ledger is created: an existing one keeps what it was created with. `ticker` wakes the

@@ -30,7 +30,7 @@ _ZERO_KEY = bytes(32)
 
 
 class Unparsable(Exception):
-    """The bytes are not of the layout, or no parser knows their program."""
+    """The bytes do not have the layout, or no parser knows their program."""
 
 
 class Reader:
@@ -79,7 +79,7 @@ class Reader:
         return self.unsigned(8)
 
     def amount(self) -> str:
-        """Return an unsigned integer of 8 bytes as text, which no reader of JSON rounds."""
+        """Return an unsigned integer of 8 bytes as text, so that no JSON parser rounds it."""
         return str(self.u64())
 
     def i16(self) -> int:
@@ -91,7 +91,7 @@ class Reader:
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float | None:
-        """Return a 64-bit float; None where it is not finite, which JSON cannot say."""
+        """Return a 64-bit float; None if it is not finite, which JSON cannot represent."""
         return json_float(struct.unpack("<d", self.take(8))[0])
 
     def boolean(self) -> bool:
@@ -111,15 +111,15 @@ class Reader:
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 
     def optional_key(self) -> str | None:
-        """Return an address after a byte that says whether it is there, as base58."""
+        """Return an address as base58; a byte before it tells whether it is present."""
         return self.key() if self.boolean() else None
 
     def short_text(self) -> str:
-        """Return UTF-8 text after its length in bytes, an integer of 4 bytes."""
+        """Return UTF-8 text that follows its length in bytes, an integer of 4 bytes."""
         return self.text(self.u32())
 
     def long_text(self) -> str:
-        """Return UTF-8 text after its length in bytes, an integer of 8 bytes."""
+        """Return UTF-8 text that follows its length in bytes, an integer of 8 bytes."""
         return self.text(self.u64())
 
     def text(self, size: int | None = None) -> str:
@@ -131,7 +131,7 @@ class Reader:
 
 
 def json_float(value: float) -> float | None:
-    """Return a float as JSON can carry it: None where it is not finite."""
+    """Return a float for JSON; None if it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -152,10 +152,10 @@ def read_fields(fields: Fields, read: Reader) -> Parsed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One instruction, as `jsonParsed` shows it.
+    """The `jsonParsed` form of one instruction.
 
     Attributes:
-        accounts: their names in order. One that begins with `*` stands for all that are left.
+        accounts: the accounts' names in order. A name with `*` is for all remaining accounts.
         fields: the fields of its data after its number.
         authority: the name of the account after these, which signs, or of a multisig, whose signers
             follow; empty if there is none.

@@ -1,5 +1,5 @@
-"""A localnet served over HTTP and WebSocket, as a validator is: its ports, and the ASGI application
-that carries JSON-RPC."""
+"""The HTTP and WebSocket server of a localnet, like a validator's: its ports, and the ASGI
+application for JSON-RPC."""
 
 import asyncio
 import contextlib
@@ -81,7 +81,7 @@ async def _respond(scope: Scope, receive: Receive, send: Send, call: Call) -> No
             body = await _read(receive)
         except _BodyTooLargeError:
             text = f"request body too large: at most {MAX_BODY_BYTES} bytes are accepted\n"
-            # A rest of the body may be unread, so the connection cannot carry another request.
+            # Part of the body may be unread, so the connection cannot be used for another request.
             await _send(send, 413, text, _TEXT, ((b"connection", b"close"),))
         except _ClientGoneError:
             return
@@ -99,7 +99,7 @@ async def _read(receive: Receive) -> bytes:
         total += len(chunk)
         if total <= MAX_BODY_BYTES:
             body += chunk
-        # Read on for a while: an answer to a client that is still sending would be lost.
+        # Continue to read for a while: a client that is still sending would not get the answer.
         elif total > _MOST_DISCARDED_BYTES:
             raise _BodyTooLargeError
         if not message.get("more_body", False):

@@ -1,7 +1,7 @@
-"""The ledger's file: SQLite, one transaction a batch of calls, durable at its commit.
+"""The ledger's SQLite file: each batch of calls is one transaction, durable at its commit.
 
-Used by one thread, and by one process: the connection keeps SQLite's exclusive lock for as long as
-it lives (the lock goes with the process, a killed one included).
+Only one thread of one process uses it: the connection has SQLite's exclusive lock while it exists.
+The lock ends with the process, even if the process is killed.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class LedgerMismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredTransaction:
-    """A transaction that landed, as it is stored.
+    """The stored form of a transaction that landed.
 
     `signature` is base58. `block_time` is in seconds since the Unix epoch, `fee` in lamports. `err`
     is the transaction error in Agave's JSON shape, None on success. `wire` is the signed
@@ -80,7 +80,7 @@ class StoredTransaction:
 
 _COLUMNS = ("signature", "slot", "block_time", "err", "wire")
 _SELECT = "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
-# What else is stored of a transaction, as one JSON object.
+# The other fields of a stored transaction, in one JSON object.
 _DETAIL = tuple(each.name for each in fields(StoredTransaction) if each.name not in _COLUMNS)
 
 
@@ -97,7 +97,7 @@ class Storage:
         self._connection = _open_file(path)
 
     def close(self) -> None:
-        """Close the file and give up its lock; what was not committed is lost."""
+        """Close the file and release its lock; uncommitted changes are lost."""
         self._connection.close()
 
     @property
@@ -106,12 +106,12 @@ class Storage:
         return self._connection.in_transaction
 
     def commit(self) -> None:
-        """Make everything written since the last commit durable, at once."""
+        """Make all writes since the last commit durable, in one step."""
         if self.writing:
             self._connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Forget everything written since the last commit."""
+        """Undo all writes since the last commit."""
         if self.writing:
             self._connection.execute("ROLLBACK")
 
@@ -121,7 +121,7 @@ class Storage:
         self._connection.executemany(sql, rows)
 
     def _row(self, sql: str, *values: Any) -> Any:
-        """Return the first row of what a query finds, None where it finds nothing."""
+        """Return the first row of a query's result; None if the result is empty."""
         return self._connection.execute(sql, values).fetchone()
 
     def meta(self, name: str) -> bytes | None:
@@ -133,7 +133,7 @@ class Storage:
         self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
     def accounts(self) -> Iterator[tuple[Pubkey, Account]]:
-        """Yield every account; executable ones last, since they point at accounts with code."""
+        """Yield every account; executable ones last, because they refer to accounts with code."""
         rows = self._connection.execute("SELECT * FROM accounts ORDER BY executable")
         for address, lamports, owner, executable, rent_epoch, data in rows:
             yield (
@@ -223,7 +223,7 @@ class Storage:
         return None if row is None else (row[0], _error(row[1]))
 
     def has_message(self, message_hash: bytes) -> bool:
-        """Return whether a transaction with this message has landed, whoever signed it."""
+        """Return whether a transaction with this message has landed, with any signatures."""
         query = "SELECT 1 FROM transactions WHERE message_hash = ?"
         return self._row(query, message_hash) is not None
 
@@ -238,14 +238,14 @@ class Storage:
         return [_stored(row) for row in rows]
 
     def sequence(self, signature: str) -> int | None:
-        """Return the number of the transaction in the order in which they landed."""
+        """Return a transaction's number in the order of landing."""
         row = self._row("SELECT seq FROM transactions WHERE signature = ?", signature)
         return None if row is None else int(row[0])
 
     def signatures_for(
         self, address: Pubkey, *, before: int | None, until: int | None, limit: int
     ) -> list[tuple[str, int, int, Any | None, str | None]]:
-        """Return (signature, slot, block time, error, memo) of an address, the newest first.
+        """Return (signature, slot, block time, error, memo) by address, newest transactions first.
 
         Transactions are numbered strictly below `before` and strictly above `until`.
         """
@@ -338,7 +338,7 @@ def reset(path: Path) -> None:
         LedgerLocked: it is open in a localnet.
     """
     if path.exists():
-        # What is no ledger is not locked by one either: it is deleted all the same.
+        # A file that is not a ledger cannot be locked by one, so it is deleted as well.
         with contextlib.suppress(LedgerMismatch):
             Storage(path).close()
     for suffix in ("", "-wal", "-shm", "-journal"):

@@ -1,5 +1,5 @@
-"""A transaction from text to bytes, and a stored one in the JSON of `getTransaction`, with its
-instructions as `jsonParsed`: the layouts of each program's, in tables."""
+"""Decoding of a transaction's text; and the JSON of `getTransaction` for a stored transaction, with
+tables of each program's instruction layouts for `jsonParsed`."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

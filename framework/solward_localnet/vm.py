@@ -1,4 +1,4 @@
-"""LiteSVM as the bank of the localnet: executes and simulates, and says what changed.
+"""LiteSVM as the bank of the localnet: it executes or simulates, and returns the changes.
 
 LiteSVM's own checks of signatures, blockhashes and duplicates are off: the ledger makes them,
 against its own chain (LiteSVM accepts its latest blockhash alone). What LiteSVM lacks is added
@@ -82,8 +82,8 @@ class Execution:
     """The outcome of a transaction. `landed` means that its fee was charged.
 
     `pre` and `post` are the accounts of `keys`, in order, before and after; None where there is no
-    account. `loaded_bytes` are those that its accounts took to load. The other fields have the
-    shapes of `StoredTransaction`.
+    account. `loaded_bytes` is the size of its loaded accounts. The other fields have the shapes of
+    `StoredTransaction`.
     """
 
     keys: Keys
@@ -99,7 +99,7 @@ class Execution:
     loaded_bytes: int = 0
 
     def changed(self) -> dict[Pubkey, Account | None]:
-        """Return the accounts the transaction left different from what they were."""
+        """Return the accounts that the transaction changed, with their new states."""
         states = zip(self.keys.all, self.keys.writable, self.pre, self.post, strict=True)
         return {key: post for key, writable, pre, post in states if writable and pre != post}
 
@@ -174,11 +174,11 @@ def _return_data(meta: TransactionMetadata) -> dict[str, Any] | None:
 
 
 class VmPanic(Exception):
-    """LiteSVM panicked: its state is not to be trusted any more and must be built anew."""
+    """LiteSVM panicked: its state is unreliable and must be built again."""
 
 
 class Vm:
-    """One LiteSVM and the index over its accounts. Used by one thread."""
+    """A LiteSVM instance and the index of its accounts; used by one thread."""
 
     def __init__(self, slots_per_epoch: int, rent_per_byte: int) -> None:
         # The instructions that `_for_vm` adds may need one account more than the usual limit.
@@ -198,15 +198,15 @@ class Vm:
         self._program_bytes: dict[Pubkey, int] = {}
 
     def set_rent(self, per_byte: int) -> None:
-        """Set the Rent sysvar: lamports a byte of an account and its overhead."""
+        """Set the Rent sysvar, in lamports per byte of an account and its overhead."""
         self._svm.set_rent(Rent(per_byte))
 
     def account(self, address: Pubkey) -> Account | None:
-        """Return the account, None where there is none or it has no lamports."""
+        """Return the account; None if it does not exist or has no lamports."""
         return _living(self._svm.get_account(address))
 
     def balance(self, address: Pubkey) -> int:
-        """Return lamports of the account, 0 where there is none."""
+        """Return the account's lamports; 0 if it does not exist."""
         return self._svm.get_balance(address) or 0
 
     def put(self, accounts: Mapping[Pubkey, Account | None]) -> None:
@@ -217,7 +217,7 @@ class Vm:
             self._program_bytes.pop(address, None)
 
     def rent(self, data_bytes: int) -> int:
-        """Return lamports that make an account with so much data exempt from rent."""
+        """Return the lamports that make an account with `data_bytes` of data exempt from rent."""
         return self._svm.minimum_balance_for_rent_exemption(data_bytes)
 
     def delegations(self) -> list[Delegation]:
@@ -270,7 +270,7 @@ class Vm:
             raise
         post = self._states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
-        # LiteSVM charges no fee if a transaction does not land; then the rest is not due either.
+        # LiteSVM charges no fee if a transaction does not land; then no priority fee is due either.
         landed = not failed or _lamports(post[0]) < _lamports(pre[0]) - extra
         if failed and post[0] != pre[0] and not (landed and keep_failure):
             self.put({keys.all[0]: pre[0]})
@@ -348,7 +348,7 @@ class Vm:
 
     def _states(self, keys: Keys) -> tuple[Account | None, ...]:
         return tuple(
-            # The code of a program is long, unchanged, and of no use to anybody here.
+            # The code of a program is long, does not change and is not needed here.
             Account(self.balance(key), b"", SYSTEM_PROGRAM)
             if index in keys.programs and not keys.writable[index]
             else self.account(key)
@@ -501,12 +501,12 @@ def _index(keys: list[Pubkey], program: Pubkey) -> int:
 
 
 def priority_fee_of_message(message: AnyMessage) -> int:
-    """Return lamports a v1 message offers; of the others the ComputeBudget instructions decide."""
+    """Return the priority fee of a v1 message, in lamports; older messages give 0 here."""
     return message.config.priority_fee or 0 if isinstance(message, MessageV1) else 0
 
 
 def current_nonce(account: Account | None) -> Nonce | None:
-    """Return the durable nonce an account holds, None where it is none of the current version."""
+    """Return the durable nonce in an account; None if it is not one of the current version."""
     nonce = None if account is None else nonce_account(plain(account))
     return nonce if nonce is not None and nonce.version == 1 else None
 

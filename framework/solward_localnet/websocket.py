@@ -54,7 +54,7 @@ Encode = Callable[[Pubkey, Account, Commit], Awaitable[dict[str, Any]]]
 Landed = Mapping[str, StoredTransaction]
 """The transactions of a commit by their signatures."""
 
-# After a long sleep clients are sent only so many of the slots that passed.
+# Maximum number of past slots of which clients are notified after a long sleep.
 _MOST_SLOTS = 32
 
 _EMPTY = Account(0, b"", Pubkey.default())
@@ -72,7 +72,7 @@ class Subscriber:
         self.client.put(_notification(method, self.id, result))
 
     def notify_later(self, method: str, compute: Compute) -> None:
-        """Send a result that is computed when its turn comes."""
+        """Queue a result that is computed only when it is sent."""
         self.client.put((method, self.id, compute))
 
     def end(self) -> None:
@@ -276,8 +276,8 @@ class PubSub:
     """All WebSocket connections of one localnet; `publish` is its commit listener.
 
     Attributes:
-        ids: of subscriptions to come.
-        subscriptions: of all clients, by id.
+        ids: ids for future subscriptions.
+        subscriptions: the subscriptions of all clients, by id.
     """
 
     def __init__(self, call: Call, *, max_queued: int = MAX_QUEUED) -> None:
@@ -302,7 +302,7 @@ _Item = str | tuple[str, int, Compute]
 
 
 class _Client:
-    """One connection: its subscriptions and what waits to be sent to it."""
+    """One connection: its subscriptions and its unsent notifications."""
 
     def __init__(self, pubsub: PubSub, socket: ServerConnection) -> None:
         self._pubsub = pubsub

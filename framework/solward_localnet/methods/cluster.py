@@ -79,7 +79,7 @@ def get_latest_blockhash(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def latest_blockhash(ledger: LocalLedger) -> dict[str, Any]:
-    """Return the current blockhash and the last block height it may be used at."""
+    """Return the current blockhash and the last block height at which it is valid."""
     return {
         "blockhash": str(Hash(ledger.chain.blockhash())),
         "lastValidBlockHeight": ledger.chain.last_valid_block_height(),
@@ -93,7 +93,7 @@ def is_blockhash_valid(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """Return the fee in lamports, null where the message's blockhash is not valid any more."""
+    """Return the fee in lamports; null if the message's blockhash is no longer valid."""
     text = string_at(params, 0)
     config_at(params, 1, ledger.chain.slot)
     try:
@@ -334,7 +334,7 @@ METHODS: Mapping[str, Callable[[LocalLedger, Params], Any]] = {
 
 
 def advance_slots(ledger: LocalLedger, params: Params) -> int:
-    """Let slots pass at once and return the slot after them."""
+    """Move the ledger ahead by some slots at once, and return the new slot."""
     slots = integer_at(params, 0)
     if slots > MAX_SLOTS:
         raise invalid_params(f"Invalid param: at most {MAX_SLOTS} slots at once, not {slots}")
@@ -343,7 +343,7 @@ def advance_slots(ledger: LocalLedger, params: Params) -> int:
 
 
 def advance_epochs(ledger: LocalLedger, params: Params) -> int:
-    """Go to the first slot of the epoch that is so many epochs ahead, and return that slot."""
+    """Move the ledger ahead by some epochs, to an epoch's first slot, and return that slot."""
     epochs = integer_at(params, 0)
     chain = ledger.chain
     target = (chain.epoch + epochs) * chain.slots_per_epoch
@@ -351,7 +351,7 @@ def advance_epochs(ledger: LocalLedger, params: Params) -> int:
 
 
 def set_rent(ledger: LocalLedger, params: Params) -> int:
-    """Set the lamports of rent a byte that the ledger asks from now on, and return them."""
+    """Set the rent in lamports per byte that the ledger requires from now on, and return it."""
     per_byte = integer_at(params, 0)
     if not 1 <= per_byte <= MAX_LOCALNET_RENT_PER_BYTE:
         raise invalid_params(

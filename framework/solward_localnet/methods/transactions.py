@@ -1,5 +1,5 @@
-"""Methods that send transactions and read their history, and about blocks: there is one in every
-slot, and it holds what landed in the slot."""
+"""Methods that send transactions and read their history, and methods about blocks: every slot has
+a block with the transactions that landed in the slot."""
 
 from typing import Any
 
@@ -312,8 +312,8 @@ def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] 
 
 
 def confirmation_status(ledger: LocalLedger, slot: int) -> str:
-    """Return the status of what landed in `slot`: final at once, or with finality `tower` confirmed
-    at once, since there is one validator, and final a slot later."""
+    """Return the status of transactions that landed in `slot`: final at once, or with finality
+    `tower` confirmed at once, because there is one validator, and final one slot later."""
     is_tower = ledger.options.finality == "tower"
     return "confirmed" if is_tower and slot >= ledger.chain.slot else "finalized"
 

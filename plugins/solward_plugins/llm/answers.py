@@ -1,10 +1,10 @@
 """A vendor's answer, read by Solward's strict parser before litellm reads it.
 
-`VendorTransport` is under every HTTP client of litellm's. It asks once, follows no redirect, takes
-the tool calls out of a whole answer, and gives litellm only the text that Solward knows. litellm
-reads JSON by a parser that takes the last of a key that stands twice and rounds numbers.
+`VendorTransport` is used by every HTTP client of litellm. It sends a request once, follows no
+redirect, removes the tool calls from a whole answer, and passes only known text on to litellm,
+whose own JSON parser rounds numbers and uses the last value of a repeated key.
 
-Refusals: the vendor, or its model, would not answer a prompt, and says so in a field of its own.
+Refusals: if the vendor or its model refuses to answer a prompt, a field of the answer says so:
 
 | vendor | where it says so |
 |---|---|
@@ -30,7 +30,7 @@ from solward import InvalidRequest, ToolCall, read_json, write_json
 
 _FILTERED: Final = "content_filter"
 _WORD = re.compile(r"[a-z][a-z_]{2,59}")
-# The most characters that an error may carry out of a plugin host.
+# Maximum characters of an error's text from a plugin host.
 _MOST: Final = 2_000
 # The words of Anthropic, OpenAI's Responses, Gemini and Chat Completions, in this order.
 _CUT_OFF: Final = ("max_tokens", "incomplete", "MAX_TOKENS", "length")
@@ -46,22 +46,22 @@ _DROPPED: Final = frozenset({"content-encoding", "content-length", "transfer-enc
 
 
 class AnswerWatch:
-    """Reads one request's answer, and notes what litellm does not keep of it.
+    """Reads one request's answer, and records the parts that litellm does not keep.
 
     Attributes:
-        asked: the number of requests the vendor may bill, with those that this one repeats.
-        status: the HTTP status, None before an answer came.
-        whole: the answer, empty where it is a stream or an error.
-        words: the vendor's words for its error, the most exact first; None where it reports none.
-        number: the status that an error in an answer names.
-        problem: why the answer cannot be read.
-        calls: the tool calls of a whole answer. One that is in no known form is the last, and its
-            arguments are no object, so that it is refused by its name and not run.
+        asked: the number of requests that the vendor may bill, including repetitions.
+        status: the HTTP status; None before an answer came.
+        whole: the answer; empty for a stream or an error.
+        words: the vendor's words for its error, the most exact first; None without an error.
+        number: the status code that an error in an answer names.
+        problem: the reason why the answer cannot be read.
+        calls: the tool calls of a whole answer. A call in an unknown form comes last, without an
+            object as its arguments, so that it is refused by its name and not run.
         skipped: the types of parts that are neither text nor calls.
-        has_ended: the vendor said that the stream is complete.
-        is_cut_off: it ended by its length, in the vendor's own words: litellm says of some that
-            they ended with a tool call.
-        is_miscounted: its usage cannot be added up, so that what was reserved stays counted.
+        has_ended: whether the vendor reported the stream's end.
+        is_cut_off: whether the vendor reports that the answer reached its maximum length; litellm
+            reports for some of these that they ended with a tool call.
+        is_miscounted: whether the usage cannot be summed, so that the reservation stays counted.
     """
 
     def __init__(self, *, is_stream: bool, asked: int = 1) -> None:
@@ -89,7 +89,7 @@ class AnswerWatch:
         return self.status is not None and httpx.codes.is_success(self.status)
 
     def taken(self, data: bytes) -> bytes:
-        """Return a whole answer, or a piece of one, in the form that litellm gets.
+        """Return a whole answer, or a piece of an answer, in the form for litellm.
 
         Raises:
             httpx.DecodingError: it cannot be read, or is an error; `problem` or `words` says why.
@@ -124,7 +124,7 @@ class AnswerWatch:
         return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
 
     def _report(self, answer: object) -> None:
-        """Note an error, whether a status, an answer, or a piece of an answer reports it."""
+        """Record an error that a status, an answer or a piece of an answer reports."""
         fields = _mapping(answer)
         inner = _mapping(fields.get("response")) or fields
         error = fields.get("error") or inner.get("error")
@@ -143,7 +143,7 @@ class AnswerWatch:
             self.number = number
 
     def _read(self, answer: Mapping[str, Any]) -> None:
-        """Note a refusal, and the end of a stream."""
+        """Record a refusal, and the end of a stream."""
         ended = _mapping(answer.get("delta")) if "delta" in answer else answer
         if ended.get("stop_reason") == "refusal":
             details = _mapping(ended.get("stop_details"))
@@ -167,7 +167,7 @@ class AnswerWatch:
         self.is_cut_off = any(each in _CUT_OFF for each in (*said, answer.get("status")))
 
     def _mend(self, answer: dict[str, Any]) -> None:
-        """Take the calls out of an answer, and what litellm does not read."""
+        """Remove from an answer the tool calls, and the parts that litellm does not read."""
         # Anthropic's streams begin with a message, OpenAI's of Responses end with one.
         for holder in (answer, answer.get("message"), answer.get("response")):
             if isinstance(holder, dict):
@@ -217,7 +217,7 @@ class AnswerWatch:
             self._call(legacy, legacy, "arguments")
 
     def _texts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
-        """Yield the parts that are text, and note the calls among them and the unknown parts."""
+        """Yield the parts that are text; record calls and unknown parts."""
         for part in parts:
             fields = {"type": "text", "text": part} if isinstance(part, str) else _mapping(part)
             kind = fields.get("type", "text" if "text" in fields else None)
@@ -332,7 +332,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def joined(text: str) -> str:
-    """Make one character of each pair of surrogates, even if the pair came in two parts."""
+    """Join each pair of surrogates to one character, even if the pair came in two parts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -364,7 +364,7 @@ def _fits(name: str, value: Any) -> bool:
 
 
 def _parts_of(item: object) -> list[Any]:
-    """Return the parts of a message of OpenAI's Responses; another item is one itself."""
+    """Return the parts of a message of OpenAI's Responses; any other item is its own only part."""
     fields = _mapping(item)
     content = fields.get("content")
     return content if fields.get("type") == "message" and isinstance(content, list) else [item]

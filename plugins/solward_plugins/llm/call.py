@@ -2,15 +2,15 @@
 total deadline, and its answer in Solward's types.
 
 Prompt caching: an agent sends the same tools and system prompt in every cycle, and Anthropic caches
-them where the request is marked. A write costs a quarter more than the same tokens uncached, and is
-kept for five minutes, each read for a tenth of the price
-(platform.claude.com/docs/en/build-with-claude/prompt-caching). So a prompt is marked once the same
-one was sent within those minutes: an agent of a longer interval, and a prompt that is sent once,
-pay no more than without. Other vendors cache by themselves.
+them if the request is marked. A write costs a quarter more than uncached tokens and lasts five
+minutes; a read costs a tenth (platform.claude.com/docs/en/build-with-claude/prompt-caching). So a
+prompt is marked only if the same prompt was sent within the last five minutes. Agents with a longer
+interval, and prompts that are sent once, then cost no more than without caching. Other vendors
+cache by themselves.
 
-Parameters: litellm knows what a model on its list takes. A newer model gets what the reasoning
-models of its vendor take, by its name; what it refuses all the same, by a 400 that names the
-parameter, is changed, sent once more and remembered.
+Parameters: litellm knows the parameters of models on its list. A newer model gets the parameters of
+its vendor's reasoning models, by its name. If the model refuses one with a 400 that names it, the
+parameter is changed, the request is sent once more, and the change is remembered.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RetryPolicy:
 
     Attributes:
         deadline_s: seconds for all attempts and waits, to the last byte.
-        attempts: most attempts.
+        attempts: maximum number of attempts.
         first_wait_s: longest wait after the first failure; doubled after each.
         longest_wait_s: upper limit of the doubling; a vendor's `Retry-After` may be longer.
         sleep: waits for seconds.
@@ -92,8 +92,8 @@ class RetryPolicy:
     jitter: Callable[[], float] = random.random
 
     def wait_s(self, failed: int, retry_after_s: float | None) -> float:
-        """Return seconds to wait after `failed` failures: the vendor's `Retry-After`, or a random
-        part of the backoff's upper half, so that many agents do not retry at once."""
+        """Return the seconds to wait after `failed` failures: the vendor's `Retry-After`, or a
+        random time in the backoff's upper half, so that agents do not all retry at once."""
         backoff = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failed - 1))
         if retry_after_s is not None:
             return retry_after_s + self.jitter() * min(backoff, 1.0)
@@ -106,13 +106,13 @@ DEFAULT_POLICY = RetryPolicy()
 async def with_retries(
     attempt: Callable[[], Awaitable[T | Failure]], policy: RetryPolicy, ends_at: float
 ) -> T:
-    """Repeat `attempt` until a result is no failure, and return that result.
+    """Repeat `attempt` until it succeeds, and return the result.
 
     Args:
         ends_at: the deadline by the running loop's clock.
 
     Raises:
-        ProviderError: of the last failure, when no attempt is left, a wait would outlast the
+        ProviderError: the last failure, if no attempt is left, the next wait would exceed the
             deadline, or the failure is not retryable.
     """
     failed = 0
@@ -139,7 +139,7 @@ async def complete(
 
     Raises:
         ModelRefused: the vendor or its model would not answer.
-        ProviderError: without a key, or when the vendor refused, failed or did not answer in time.
+        ProviderError: no key is set, or the vendor refused, failed or did not answer in time.
     """
     arguments = litellm_arguments(vendor, request, options, context, policy)
     opened = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
@@ -159,7 +159,7 @@ async def complete(
 
 
 async def price(vendor: Vendor, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-    """Return the dearest rates of a model by the price list, None where it is not in it."""
+    """Return the highest rates of a model in the price list; None if the list lacks the model."""
     litellm = await library(vendor)
     most = int(options.get("maxTokens", DEFAULT_MAX_TOKENS))
     return price_of(vendor, model, litellm.model_cost, most)
@@ -223,7 +223,7 @@ def litellm_arguments(
     context: ProviderContext,
     policy: RetryPolicy,
 ) -> dict[str, Any]:
-    """Return the arguments of litellm's completion; later calls share none of them.
+    """Return new arguments for litellm's completion, which no other call shares.
 
     Raises:
         ProviderError: no key, or an invalid model name.
@@ -266,7 +266,7 @@ async def _opened(
     policy: RetryPolicy,
     ends_at: float,
 ) -> tuple[Any, Any, AnswerWatch]:
-    """Return litellm, its answer in the first attempt that did not fail, and that one's watch."""
+    """Return litellm, its answer in the first successful attempt, and that attempt's watch."""
 
     def tools() -> dict[str, Any]:
         # Others for each attempt, because Gemini's route rewrites them in place.
@@ -326,7 +326,7 @@ async def _next(
     ends_at: float,
     watch: AnswerWatch,
 ) -> Any:
-    """Return the next chunk, None after the last, or the failure."""
+    """Return the next chunk or the failure; None after the last chunk."""
     try:
         async with asyncio.timeout_at(ends_at):
             return await anext(chunks, None)
@@ -357,7 +357,7 @@ def _text(message: Any) -> str | None:
 
 
 def with_cache(arguments: Mapping[str, Any], now_s: float | None = None) -> dict[str, Any]:
-    """Return the arguments, their system prompt marked where its cache will be read.
+    """Return the arguments, with a cache mark on the system prompt if the cache will be read.
 
     One mark is enough: Anthropic caches what precedes it, and the tools precede the system prompt.
 
@@ -390,7 +390,7 @@ _ANSWER_COUNTS: Final = (r"completion_tokens", r"output_tokens", r"(candidates|t
 
 
 def counted_in(answer: Any) -> Any:
-    """Return the tokens that a vendor's own answer counts, under the names of litellm's `Usage`."""
+    """Return the token counts in a vendor's own answer, under the names of litellm's `Usage`."""
     found = answer if isinstance(answer, dict) else {}
     counted = found.get("usage") or found.get("usageMetadata")
     counts = counted if isinstance(counted, dict) else {}
@@ -409,12 +409,12 @@ def counted_in(answer: Any) -> Any:
 def usage_of(
     vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any], asked: int = 1
 ) -> Usage | None:
-    """Return the usage of a completion, None where the vendor reported none.
+    """Return the usage of a completion; None if the vendor reported none.
 
     Args:
         counted: litellm's `Usage`; its prompt tokens include the cached ones.
         prices: litellm's `model_cost`, US dollars a token by model.
-        asked: how often the vendor may bill it: an answer that broke off is taken to be as large.
+        asked: number of billable requests; each broken-off answer counts like this one.
     """
     prompt, answer = (
         _count(counted, "prompt_tokens"),
@@ -430,10 +430,10 @@ def usage_of(
 
 
 def price_of(vendor: Vendor, model: str, prices: Mapping[str, Any], most: int) -> ModelPrice | None:
-    """Return the dearest rates of a model, None where the list lacks the base prices.
+    """Return the highest rates of a model; None if the list lacks the base prices.
 
     Args:
-        most: tokens of an answer.
+        most: maximum number of tokens of an answer.
     """
     listed = _price_list(vendor, model, prices)
     if listed is None or not {"input_cost_per_token", "output_cost_per_token"} <= listed.keys():
@@ -496,7 +496,7 @@ def _count(counted: Any, name: str) -> int:
 
 
 class Change(StrEnum):
-    """A change of a request for a model that does not take an argument."""
+    """A change of a request for a model that does not support an argument."""
 
     COMPLETION_TOKENS = "max_completion_tokens for max_tokens"
     MAX_TOKENS = "max_tokens for max_completion_tokens"
@@ -524,10 +524,10 @@ _learned: dict[tuple[str, str, str], tuple[Change, ...]] = {}
 def adapted(
     vendor: Vendor, arguments: Mapping[str, Any], listed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments as the model takes them, as far as that is known.
+    """Return the arguments, adapted to the model as far as its parameters are known.
 
     Args:
-        arguments: of litellm's completion.
+        arguments: arguments of litellm's completion.
         listed: litellm's `model_cost`.
     """
     made = dict(arguments)
@@ -547,7 +547,7 @@ def adapted(
 
 
 def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
-    """Return the change that would mend a vendor's refusal of a parameter."""
+    """Return the change of the request that would avoid a vendor's refusal of a parameter."""
     if getattr(error, "status_code", None) not in _REFUSED:
         return None
     text = str(error)
@@ -562,7 +562,7 @@ def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | N
 
 
 def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
-    """Have later requests of the model at this address changed from the start."""
+    """Remember a change, so that later requests to this model and address are sent with it."""
     if len(_learned) >= _KEPT:
         _learned.clear()
     key = _key(vendor, arguments)
@@ -572,7 +572,7 @@ def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
 
 
 def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """Return a copy of the arguments with the change, the same where it changes nothing."""
+    """Return a copy of the arguments with the change, which is equal if nothing changes."""
     made = dict(arguments)
     match change:
         case Change.COMPLETION_TOKENS if "max_tokens" in made:

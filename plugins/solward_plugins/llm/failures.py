@@ -1,7 +1,7 @@
 """Error texts of a vendor's failures, without key and prompt.
 
-A vendor's own text can repeat both, so it is dropped: only the status stays, and the error code if
-it is a plain word.
+A vendor's own text may repeat both, so only its status is used, and its error code if that is a
+plain word.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Failure:
     """One failed attempt.
 
     Attributes:
-        retry_after_s: the vendor's `Retry-After` in seconds, None without one.
+        retry_after_s: the vendor's `Retry-After` in seconds; None if there is none.
     """
 
     error: ProviderError
@@ -67,7 +67,7 @@ def failure_of(
     """Return the failure of an attempt that raised `error`.
 
     Args:
-        usage: what the answer counts.
+        usage: the token counts of the answer.
     """
     failure = _failure(vendor, request, context, error, watch)
     if watch.is_answer:
@@ -139,7 +139,7 @@ def _status(watch: AnswerWatch) -> int:
 
 
 def _is_of_answer(cause: BaseException) -> bool:
-    """Return whether an answer came that the host's HTTP client refused."""
+    """Return whether the vendor answered, and the host's HTTP client refused the answer."""
     code = getattr(cause, "code", None)
     return (
         isinstance(cause, httpx.DecodingError)
@@ -149,7 +149,7 @@ def _is_of_answer(cause: BaseException) -> bool:
 
 
 def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
-    """Return the reason if an error refuses the prompt's content, None for any other error."""
+    """Return the reason if an error refuses the prompt's content; None for any other error."""
     for each in causes:
         # xAI refuses a prompt with 403, the status of a wrong key too.
         if found := _SAFETY_CHECK.search(str(each)):
@@ -163,7 +163,7 @@ def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
 
 
 def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
-    """Return the error of an answer that was not complete within the deadline."""
+    """Return the error for an answer that was not complete within the deadline."""
     return ProviderError(
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
         "or set a smaller maxTokens or reasoningEffort",
@@ -184,14 +184,14 @@ _BUSY: Mapping[int, str] = {
 def unreadable(
     vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
 ) -> ProviderError:
-    """Return the error of a billed answer that cannot be read; asking again may be billed too."""
+    """Return the error for a billed, unreadable answer; another request may be billed again."""
     words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
     advice = "; set another llmModel" + _at(vendor, context)
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
 def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
-    """Return the error of an answer that its length cut off in a tool call, perhaps midway."""
+    """Return the error for an answer that ended, by its length, within its tool calls."""
     return ProviderError(
         f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
         "maxTokens in the agent's llmOptions",
@@ -224,7 +224,7 @@ def _at(vendor: Vendor, context: ProviderContext) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return seconds of `Retry-After` (RFC 9110 10.2.3: seconds or a date), or `retry-after-ms`."""
+    """Return the seconds in `Retry-After` (RFC 9110: seconds or a date) or `retry-after-ms`."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
@@ -239,7 +239,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def refused(
     vendor: Vendor, reason: str, said: str = "", usage: Usage | None = None, *, may_cost: bool
 ) -> ModelRefused:
-    """Return the error of a refusal."""
+    """Return the error for a refusal of the vendor or its model."""
     return ModelRefused(
         f"{vendor.company} refused to answer this prompt ({reason})",
         reason=reason,

@@ -115,7 +115,7 @@ def _forget_vocabulary(litellm: Any) -> None:
 
 
 def _settle_memory() -> None:
-    """Free the memory that only the import needed, 19 MB with the vocabulary, and have the garbage
+    """Free the memory that only the import needed, 19 MB with the vocabulary, and make the garbage
     collector skip litellm's objects and run less often.
 
     Otherwise each run visits a million lasting objects, a quarter of a busy process's time.
@@ -178,8 +178,8 @@ def _nothing(*_arguments: Any, **_named: Any) -> None:
 
 
 def _warm(litellm: Any, vendor: Vendor) -> None:
-    """Make litellm import and cache what it needs for the vendor, by a call that stays local: a
-    closed port refuses it.
+    """Make litellm import and cache everything for the vendor, through a call that stays local,
+    because a closed port refuses it.
 
     No stream: litellm's mocked one counts tokens, by vocabularies of 75 MB that no vendor's needs.
     """

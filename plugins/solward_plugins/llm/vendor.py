@@ -24,8 +24,8 @@ class Vendor:
             environment.
         efforts: the vendor's values of reasoning effort.
         max_temperature: the vendor's own upper limit.
-        caches_on_request: it caches a prompt where the request marks it; others do by themselves.
-        narrow_schemas: it accepts a subset of JSON Schema only (`solward.tool_definitions`).
+        caches_on_request: whether prompts are cached only if marked; other vendors cache all.
+        narrow_schemas: whether it accepts only part of JSON Schema (`solward.tool_definitions`).
     """
 
     name: str
@@ -41,7 +41,7 @@ class Vendor:
     narrow_schemas: bool = False
 
     def spec(self) -> ProviderSpec:
-        """Return the provider's declaration; addresses are configuration, no options."""
+        """Return the provider's declaration; addresses are configuration, not options."""
         site = str(urlsplit(self.address).hostname)
         return ProviderSpec(
             name=self.name,

@@ -1,8 +1,8 @@
 """MPP, the Machine Payments Protocol: intent `charge` of the method `solana`.
 
-The offer stands in `WWW-Authenticate: Payment`, which is HTTP authentication: several schemes, and
-several offers, may share a header. With a sponsor the fee is the seller's; without one the wallet
-pays it, and either sends the transaction and shows its signature, or hands it over.
+The offer is in `WWW-Authenticate: Payment`, where HTTP allows several schemes and several offers.
+With a sponsor, the seller pays the network's fee. Otherwise the wallet pays it, and either sends
+the transaction itself and gives the seller its signature, or gives the seller the transaction.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
 
 
 def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
-    """Return a charge, None if it is not on Solana or needs more than transfers with one memo."""
+    """Return a charge; None if it is not on Solana or needs more than transfers with one memo."""
     if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
         return None
     where = f"{_CHALLENGE}: request"
@@ -183,7 +183,7 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
 
 
 def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str | None]]:
-    """Return each split, whether its account is to be opened, and its memo."""
+    """Return each split, whether its account must be opened, and its memo."""
     given = details.get("splits")
     found = []
     for at, each in enumerate(list_of([] if given is None else given, where, _MOST_SPLITS)):
@@ -200,7 +200,7 @@ def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str |
 
 
 def _asset(currency: Any, network: str, field: str) -> str:
-    """Return `SOL` or a mint. A localnet has mainnet's symbols, as sellers resolve them."""
+    """Return `SOL` or a mint. On a localnet, sellers use mainnet's symbols."""
     name = currency.upper() if isinstance(currency, str) and currency.isascii() else ""
     if name == "SOL":
         return name
@@ -210,7 +210,7 @@ def _asset(currency: Any, network: str, field: str) -> str:
 
 
 def _instant(text: str | None) -> int | None:
-    """Return milliseconds of an RFC 3339 instant, rounded down."""
+    """Convert an RFC 3339 time to milliseconds, rounded down."""
     if text is None:
         return None
     try:
@@ -233,7 +233,7 @@ def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the challenges of a header as RFC 9110 writes them, names of parameters in lower case.
 
     Raises:
-        InvalidRequest: it is not written so, or a parameter stands twice in a challenge.
+        InvalidRequest: the header is malformed, or a challenge has a parameter twice.
     """
     at, scheme = 0, ""
     parameters: dict[str, str] = {}
@@ -258,7 +258,7 @@ def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parameter(header: str, at: int) -> tuple[str, int] | None:
-    """Return the value of the parameter whose name ends at `at`, and its end; None for a scheme."""
+    """Return a parameter's value, and its end; the name ends at `at`. None for a scheme."""
     at = _skip(_SPACE, header, at)
     if header[at : at + 1] != "=":
         return None

@@ -25,7 +25,7 @@ def json_in_header(text: str, field: str, *, url: bool) -> Object:
     """Decode the JSON object in a header's base64.
 
     Args:
-        url: the header has base64url. The padding is optional in both.
+        url: whether the header has base64url. The padding is optional in either case.
 
     Raises:
         InvalidRequest: the header has no such object; the message names `field`.
@@ -102,7 +102,7 @@ def integer_of(value: object, field: str, least: int, most: int) -> int:
 
 
 def entry_or_problem(read: Callable[..., T], *given: Any) -> T | InvalidRequest:
-    """Read one entry of a seller's list, or return its error: the other entries still count."""
+    """Read one entry of a seller's list, or return its error, so that the others can be used."""
     try:
         return read(*given)
     except InvalidRequest as problem:

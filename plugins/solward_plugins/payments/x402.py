@@ -1,10 +1,10 @@
 """x402: the scheme `exact` on Solana, of versions 1 and 2.
 
-Version 2 stands in the header PAYMENT-REQUIRED, and a body then says nothing; version 1 is a body.
-The payment is a token transfer whose fee the facilitator pays, who is `extra.feePayer`.
+Version 2 is in the header PAYMENT-REQUIRED, and the body is then ignored; version 1 is in the body.
+The payment is a token transfer. The facilitator, `extra.feePayer`, pays the network's fee.
 
-The models of the package `x402` are not used: they leave out the fields that they do not know,
-which the seller wants back unchanged, and take `pay_to` beside `payTo`.
+The models of the package `x402` are not used: they drop unknown fields, which must be returned to
+the seller unchanged, and they accept `pay_to` in addition to `payTo`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _check_version(required: Object, version: int, field: str) -> None:
 
 
 def _body(body: bytes) -> Object | None:
-    """Return the body if it is x402's, None for any other."""
+    """Return the body if it is one of x402; None for any other body."""
     if _VERSION.encode() not in body:
         return None
     found = read_json(body, "body")
@@ -166,7 +166,7 @@ def _on_solana(network: object, version: int) -> TypeGuard[str]:
 
 
 def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
-    """Return the offer of an entry of `accepts`, None if it is not `exact` on Solana."""
+    """Return the offer of an entry of `accepts`; None if it is not `exact` on Solana."""
     entry = object_of(given, where)
     network = entry.get("network")
     if entry.get("scheme") != _EXACT or not _on_solana(network, version):

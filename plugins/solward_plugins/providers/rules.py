@@ -61,7 +61,7 @@ class Comparison:
     number: Decimal
 
     def holds(self, observation: Mapping[str, Any]) -> bool:
-        """Return whether the observation satisfies it; raises `LookupError` without the fact."""
+        """Return whether the comparison is true; raises `LookupError` if the fact is not known."""
         return _OPERATORS[self.operator](_value(self.fact, observation), self.number)
 
 
@@ -104,7 +104,7 @@ async def provider_complete(request: CompletionRequest, options: Mapping[str, An
 
 
 def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completion:
-    """Return the first rule that matches; waits if none does, or if a fact is missing."""
+    """Decide by the first matching rule; decide to wait if none matches or a fact is missing."""
     for rule in rules:
         try:
             matched = rule.matches(observation)

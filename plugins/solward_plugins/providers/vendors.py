@@ -1,7 +1,7 @@
 """The language models of Anthropic, Google, xAI and OpenAI. Each vendor is an entry point.
 
-`key_env` names the variable of a vendor's key; `base_url_env` that of an address to call in place
-of the vendor's own. OpenAI's takes any server that speaks Chat Completions.
+`key_env` names the variable with a vendor's key, and `base_url_env` the variable with an address to
+use in place of the vendor's own. OpenAI's can be any server that supports Chat Completions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class VendorPlugin:
 
     @hookimpl
     async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """Return the model's dearest rates, None where litellm's list does not have it."""
+        """Return the model's highest rates; None if litellm's list lacks the model."""
         return await price(self.vendor, model, options)
 
 

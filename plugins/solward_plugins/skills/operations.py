@@ -1,4 +1,4 @@
-"""The built-in skills that perform one declared operation each, and tell what became of it."""
+"""The built-in skills that perform one declared operation each, and report its result."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class OperationSkill:
         done: the sentence for a confirmed transaction. It names details of the record in braces;
             amounts are exact, and `symbol` is the symbol of `mint` if it has one.
         submitted: the same as a noun, for a transaction that is not settled yet.
-        again: the action that must not be repeated meanwhile.
-        unsettled: the sentence for such a transaction, before its signature.
+        again: the action that must not be repeated until it is settled.
+        unsettled: the sentence for a transaction that is not settled, before its signature.
         means: the meaning of revoking each kind of authority; `means` in the texts.
         follows: a sentence about the next step, or about how to go back.
         after: returns a further sentence about the parameters and the details.
@@ -75,7 +75,7 @@ class OperationSkill:
 
     @hookimpl
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
-        """Perform the operation; tell what was done, its status and signature, and what follows."""
+        """Perform the operation; report the action, its status and signature, and the next step."""
         perform = getattr(context, self.operation)
         given = {
             re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name): value
@@ -152,7 +152,7 @@ AIRDROP = OperationSkill(
     ),
     done="Received an airdrop of {amount} SOL to {to}.",
     submitted="an airdrop of {amount} SOL to {to}.",
-    # Asked for again it costs nothing.
+    # A repeated request costs nothing.
     unsettled="Requested {submitted} Status: {status}.",
     examples=({}, {"amount": 2}),
 )

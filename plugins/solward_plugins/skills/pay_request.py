@@ -1,4 +1,4 @@
-"""pay_request: make a request over HTTP, and pay for it where its site asks for that."""
+"""pay_request: make an HTTP request, and pay for it if the site demands a payment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_NAME = 100
 
 @hookimpl
 def skill_spec() -> SkillSpec:
-    """Declare a skill that pays what a site asks; a token needs a grant for `pay`."""
+    """Declare a skill that pays a site's price; to pay in a token needs a grant for `pay`."""
     return SkillSpec(
         name="pay_request",
         description=(
@@ -84,7 +84,7 @@ def skill_spec() -> SkillSpec:
 
 @hookimpl
 async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
-    """Say what was paid, whether the site served, and what it answered, quoted."""
+    """Report the payment, whether the site served, and the site's answer in quotes."""
     answer = await context.pay(
         url=params["url"],
         method=params["method"],
@@ -131,7 +131,7 @@ def _paid(payment: PaymentView) -> str:
 
 
 def _body(answer: PaidAnswer) -> str:
-    """Quote the site's text, so that it cannot end the quotes nor pass for the service's words."""
+    """Quote the site's text, so that it cannot end the quotes or pass for the service's text."""
     kind = _quoted((answer.header("content-type") or "")[:_MOST_NAME])
     of = "" if kind == '""' else f" of type {kind}"
     if not answer.body:

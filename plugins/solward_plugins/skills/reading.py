@@ -1,4 +1,4 @@
-"""The built-in skills that move nothing: three read the wallet and the ledger, and one waits."""
+"""The built-in skills without transactions: three read the wallet and the ledger, one waits."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _title(mint: Mint, context: SkillContext) -> str:
 
 
 async def _waited(params: Mapping[str, Any], _context: SkillContext) -> str:
-    """Repeat the reason, so that the memory holds it."""
+    """Return the given reason as the outcome, so that the agent's memory has it."""
     reason = params.get("reason", "").strip()
     return f"Waited: {reason}" if reason else "Waited: no action this cycle."
 

@@ -1,9 +1,9 @@
 """demo_market: trades with the pools of a localnet's demo market.
 
-A pool is an account of the market's program that holds the addresses of its two vaults, the one of
-wrapped SOL first. The reserves are what the vaults hold, read from the ledger at every quote. A
-swap is one instruction, over two pools where neither token is SOL. The service asks it on a
-localnet alone, and names the pools.
+A pool is an account of the market's program with the addresses of its two vaults, the wrapped SOL
+vault first. The reserves are the vaults' balances, read from the ledger at every quote. A swap is
+one instruction; it uses two pools if neither token is SOL. The service uses this venue only on a
+localnet, and configures the pools.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Hop:
 
     Attributes:
         paid_vault, paying_vault: base58.
-        reserve_in, reserve_out: units that they hold.
+        reserve_in, reserve_out: the vaults' balances in units.
     """
 
     program: str
@@ -58,7 +58,7 @@ class Hop:
     reserve_out: int
 
     def received(self, paid: int) -> int:
-        """Return units that the program gives for `paid`: a constant product, rounded down."""
+        """Return the units that the program pays for `paid`: a constant product, rounded down."""
         effective = paid * (_BPS - FEE_BPS)
         return effective * self.reserve_out // (self.reserve_in * _BPS + effective)
 
@@ -79,7 +79,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """Return the swap of a quote, at the price of now."""
+    """Return the swap of a quote, at the present price."""
     request = QuoteRequest(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     hops = await _route(request, context)
     newer = _quote(hops, request)
@@ -94,7 +94,7 @@ async def venue_instructions(
 def swap_instruction(
     hops: Sequence[Hop], taker: str, source: str, destination: str, amount: int, minimum: int
 ) -> Instruction:
-    """Make the market program's `swap`, which fails if it would give less than `minimum`."""
+    """Make the market program's `swap`, which fails if it would pay less than `minimum`."""
     program = Pubkey.from_string(hops[0].program)
     authority, _ = Pubkey.find_program_address([_AUTHORITY_SEED], program)
     accounts = [

@@ -1,16 +1,16 @@
 """jupiter: the Jupiter Swap API (developers.jup.ag).
 
-`JUPITER_API` chooses which of its calls make a swap; price and swap are always of the same ones:
+`JUPITER_API` selects the API's calls for a swap; the quote always comes from the same calls:
 
     build   `GET /swap/v2/build`: the router's instruction, for one transaction of wallet and pocket
     order   `GET /swap/v2/order`: a whole transaction of the best of several routers, in steps
     v1      `GET /swap/v1/quote`, then `POST /swap/v1/swap-instructions`: the version before
 
-`build` and `v1` are asked again for a funded pocket where the API wants a taker that holds what it
-sells. The address is configuration (`JUPITER_API_URL`), already bound to the client that is handed
-in.
+`build` and `v1` are called again for a funded pocket if the API requires a taker that already holds
+the sold asset. The address is configuration (`JUPITER_API_URL`); the HTTP client that is passed in
+already has it.
 
-Requests of the Jupiter Swap API: its rate limits are waited for, its refusals told in words.
+Requests wait for the API's rate limits; refusals become errors with a readable text.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """Return the swap of a quote, by `build` at the price of now.
+    """Return the swap of a quote, by `build` at the present price.
 
     Neither `payer` nor `nativeDestinationAccount` is ever sent: both put another key than the
     taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
@@ -183,10 +183,10 @@ async def venue_instructions(
 
 @hookimpl
 async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-    """Return an order's transaction, for a pocket that holds what it sells by now.
+    """Return an order's transaction, for a pocket that already holds the sold asset.
 
-    The other calls make instructions, which go into a transaction that holds them to the minimum;
-    a whole one of theirs would not be.
+    The other calls return instructions, for a transaction of Solward's that enforces the minimum; a
+    whole transaction of theirs would not enforce it.
     """
     if _api(context) != "order":
         raise InvalidRequest("The swap venue refuses a taker that holds what it sells")
@@ -221,7 +221,7 @@ async def _order(context: VenueContext, query: Mapping[str, str], without: str) 
 
 
 def _order_quote(body: Mapping[str, Any]) -> Quote:
-    """Return an order's offer; it signs losses the other way than a quote, and in percent."""
+    """Return an order's offer. Orders have losses with the opposite sign of quotes, in percent."""
     try:
         points = body.get("priceImpact")
         loss = (
@@ -304,7 +304,7 @@ def _query(source: str, target: str, amount: int, slippage_bps: int) -> dict[str
 
 
 def _again(quote: Quote, max_accounts: int | None) -> dict[str, str]:
-    """Return the request of a quote, for the same swap at the price of now."""
+    """Return the request of a quote, for the same swap at the present price."""
     query = _query(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     return query if max_accounts is None else query | {"maxAccounts": str(max_accounts)}
 
@@ -339,7 +339,7 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
 
 
 def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the mints whose associated accounts of the taker the setup opens; drop the rest."""
+    """Return the mints of the taker's associated accounts that the setup opens; ignore the rest."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
@@ -378,7 +378,7 @@ def _integer(value: object) -> int:
 
 
 def _fraction(value: object) -> Decimal:
-    """Return the price impact; some routes have none.
+    """Return the price impact, which some routes lack.
 
     Raises:
         ValueError, InvalidOperation: not a finite number.
@@ -390,7 +390,7 @@ def _fraction(value: object) -> Decimal:
 
 
 class NeedsFunds(InvalidRequest):
-    """The API refuses because its taker does not hold what it sells."""
+    """The API refuses because the taker does not hold the asset to be sold."""
 
 
 async def ask(
@@ -401,7 +401,7 @@ async def ask(
     query: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Call the API and return its JSON object; a request that came too early is made again in time.
+    """Call the API and return its JSON object; a rate-limited request is repeated when allowed.
 
     Raises:
         InvalidRequest: the API refuses the request; `NeedsFunds` because of the taker's balances.
@@ -435,12 +435,12 @@ def line(reason: object) -> str:
 
 
 def unexpected() -> LedgerUnavailable:
-    """Return the error of an answer that is not as documented."""
+    """Return the error for an answer that differs from the API's documentation."""
     return LedgerUnavailable("The swap venue's answer has an unexpected shape")
 
 
 def _wait(response: httpx.Response) -> float | None:
-    """Return seconds until the request may be repeated, 0 if unknown; None: it is answered."""
+    """Return seconds until the request may be repeated, 0 if unknown; None if it is answered."""
     after = _seconds(response.headers.get("retry-after"))
     if response.status_code == 503:
         return None if after is None else max(after, _SHORTEST_S)

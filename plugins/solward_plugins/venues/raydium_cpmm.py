@@ -90,12 +90,12 @@ _CLOCK = struct.Struct("<QqQQq")
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool as its account states it.
+    """The content of a pool's account.
 
     Attributes:
-        keys: by their names in `_KEYS`, base58.
-        owed: units in the vaults that are nobody's to trade with, of mint 0 and 1.
-        creator_fee_on: `creator_fee_on` of the program's source, None without such a fee.
+        keys: base58 addresses by their names in `_KEYS`.
+        owed: units in the vaults that are owed fees and cannot be traded, of mint 0 and 1.
+        creator_fee_on: `creator_fee_on` of the program's source; None without such a fee.
     """
 
     address: str
@@ -109,12 +109,12 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """One pool, in the direction of a request, with all that its price depends on.
+    """One pool in the direction of a request, with everything on which its price depends.
 
     Attributes:
-        reserve_in, reserve_out: units that trade.
+        reserve_in, reserve_out: tradable units.
         fee, creator_fee: parts of a million.
-        creator_on_input: the creator's fee is taken from what is sold, else from what is bought.
+        creator_on_input: whether the creator's fee is in the sold token, not the bought one.
     """
 
     pool: Pool
@@ -129,11 +129,11 @@ class Trade:
     epoch: int
 
     def paid(self, amount: int) -> int:
-        """Return units that reach the pool of `amount` units sold."""
+        """Return the units that reach the pool if `amount` units are sold."""
         return amount - transfer_fee(self.source, amount, self.epoch)
 
     def given(self, amount: int) -> int:
-        """Return units that leave the pool for `amount` units sold, as the program rounds."""
+        """Return the units that the pool pays for `amount` units sold, rounded like the program."""
         return swapped(
             self.paid(amount),
             self.reserve_in,
@@ -144,7 +144,7 @@ class Trade:
         )
 
     def out(self, amount: int) -> int:
-        """Return units that arrive for `amount` units sold; 0 for nothing."""
+        """Return the units that arrive for `amount` units sold, after the mint's fee."""
         given = self.given(amount)
         return given - transfer_fee(self.target, given, self.epoch)
 
@@ -179,7 +179,7 @@ def venue_spec() -> VenueSpec:
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """Quote the present price of the pool that gives most."""
+    """Quote the present price of the pool that pays the most."""
     trades = await _trades(context, context.pools, request)
     best = max(trades, key=lambda trade: trade.out(request.amount))
     return _quote(best, request)
@@ -189,7 +189,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """Return the swap with the quote's pool, at its price of now."""
+    """Return the swap with the quote's pool, at the pool's present price."""
     pool = quote.raw.get("pool")
     if pool not in context.pools:
         raise LedgerUnavailable("The quote is of no configured pool")
@@ -255,8 +255,8 @@ async def _trades(
     """Return the pools that trade this pair now, at least one.
 
     Raises:
-        InvalidRequest: none of them does.
-        LedgerUnavailable: the ledger did not answer, or none of them is what it should be.
+        InvalidRequest: no pool trades the pair.
+        LedgerUnavailable: the ledger did not answer, or none of the accounts is a valid pool.
     """
     wanted = list(addresses)
     found = await context.ledger.accounts([*wanted, CLOCK_SYSVAR])
