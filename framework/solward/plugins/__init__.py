@@ -1,4 +1,4 @@
-"""Plugins: found by entry point, checked, bound, and run through one chain.
+"""Plugins: discovery by entry point, checks, bound hooks, and one chain of layers around each run.
 
 The names of this package are imported when first used, because `solward plugins new` and the
 dashboard's forms need some of its modules without the libraries of a service.

@@ -1,8 +1,8 @@
-"""The commands that changed plugins in folders of their own, shared by the processes of a service,
-and the versions that each process has in its environment.
+"""The commands that changed plugins in folders of their own, which a service's processes share; and
+the versions of distributions in each process's environment.
 
-The first process that sees a command in its home stores it. All processes follow the newest command
-of a distribution.
+The first process that sees a command in its home stores the command. All processes follow the
+newest command for a distribution.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PUBLISH = insert_or_set(process_plugins, ("process_id",), "versions")
 
 @dataclass(frozen=True, slots=True)
 class PluginAct:
-    """A command, and the state of its distribution after it.
+    """A command, and its distribution's state after the command.
 
     Attributes:
         id: id of the command.
         distribution: canonical name.
         made_ms: time of the command, in Unix milliseconds.
-        version: None if it was removed; then `digest` is None too.
+        version: None if the distribution was removed; then `digest` is None too.
         digest: digest of its files, the same on every machine.
-        guardrails: names of its guardrails, which must be asked while it is enabled.
+        guardrails: names of its guardrails, which must judge transactions while it is enabled.
     """
 
     id: str
@@ -56,7 +56,7 @@ def newest(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
 
 
 async def count(connection: AsyncConnection) -> int:
-    """Return how many acts are stored; acts are never deleted."""
+    """Return the number of stored acts; acts are never deleted."""
     statement = select(func.count()).select_from(plugin_acts)
     return int((await connection.execute(statement)).scalar_one())
 
@@ -70,8 +70,8 @@ async def stored_acts(connection: AsyncConnection) -> list[PluginAct]:
 async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
     """Store acts that no process has stored yet, and write their changes to the audit log.
 
-    A command's time in the future counts as now, but a newer command always gets a later time than
-    the one before it, even if the clock was set back.
+    A time in the future counts as now. But a newer command always gets a later time than the
+    command before it, even if the clock was set back.
     """
     now = await clock(connection)
     for each in acts:

@@ -1,4 +1,4 @@
-"""Signed files with results of the conformance kit: what ran, on which bytes, and who ran it.
+"""Signed files with results of the conformance kit: the checks, the checked bytes and the signer.
 
 A result file is canonical JSON, `{"key", "result", "signature"}`. The signature is Ed25519 over
 `_DOMAIN` and the canonical JSON of `result`. The first byte of `_DOMAIN` begins no transaction and
@@ -36,7 +36,7 @@ _SIGNATURE_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CheckKey:
-    """A key that signs results; no text shows its secret half."""
+    """A key that signs results; its repr and str do not contain the secret half."""
 
     _keypair: Keypair = field(repr=False)
 
@@ -88,10 +88,10 @@ class CheckResult:
         }
 
     def check_wheel(self, path: Path) -> None:
-        """Check that this wheel is the one to which the result belongs.
+        """Check that this wheel is the wheel of the result.
 
         Raises:
-            FolderError: if it is another one, or cannot be read.
+            FolderError: if it is another wheel, or cannot be read.
         """
         try:
             with path.open("rb") as file:
@@ -105,10 +105,10 @@ class CheckResult:
             )
 
     def check_installed(self, one: InstalledDistribution) -> None:
-        """Check that a folder holds the files to which the result belongs, dependencies included.
+        """Check that a folder has exactly the result's files, dependencies included.
 
         Raises:
-            FolderError: if it does not.
+            FolderError: if the files differ.
         """
         if one.name != self.distribution:
             raise FolderError(f"the result is of {self.distribution}, not of {one.name}")
@@ -169,7 +169,7 @@ def signed(result: CheckResult, key: CheckKey) -> bytes:
 
 
 def read_result(path: Path, public: str) -> CheckResult:
-    """Return the content of a result file, after verifying its signature by this key.
+    """Verify a result file's signature with this key, and return the file's content.
 
     Args:
         public: the key, as in `CheckKey.public`, obtained from its holder and not from the file.
@@ -208,7 +208,7 @@ def _file(raw: dict[str, Any]) -> bytes:
 
 
 def _result(said: Any, path: Path) -> CheckResult:
-    """Return the signed content; it may come from another version of Solward."""
+    """Return the signed content, which another version of Solward may have written."""
     try:
         if said["format"] != FORMAT:
             raise FolderError(f"{path} has format {said['format']!s:.20}; {FORMAT} is known here")

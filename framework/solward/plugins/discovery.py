@@ -1,4 +1,4 @@
-"""Discovery of the plugins that are installed, allowed and free of name conflicts; imports none."""
+"""Discovery of plugins that are installed, allowed and free of name conflicts, without imports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Candidate:
         return self.installed is None and canonical(self.distribution) == BUILT_IN and own_module
 
     def same_as(self, other: Candidate) -> bool:
-        """Return whether both are the same plugin, found twice on the path."""
+        """Return whether both are the same plugin that was found twice on the path."""
         return (canonical(self.distribution), self.entry_point.value) == (
             canonical(other.distribution),
             other.entry_point.value,
@@ -78,7 +78,7 @@ class Folders:
 
     Attributes:
         installed: all distributions whose records can be read.
-        withheld: reasons, as a code and a text, of those that must not be loaded, by name.
+        withheld: why distributions must not be loaded, as a code and a text, by name.
         unreadable: reasons why other records cannot be read, by name.
     """
 
@@ -105,7 +105,7 @@ class Place:
 
     Attributes:
         installed: its own folder; None for the service's environment.
-        runs: its files that every interpreter of the service's environment runs when it starts.
+        runs: its files that every interpreter of the service's environment runs at its start.
     """
 
     distribution: str
@@ -115,7 +115,7 @@ class Place:
 
     @property
     def trust(self) -> str | None:
-        """The power of an installation there over the service; None for a folder of its own."""
+        """The power over the service of code that is installed there; None for an own folder."""
         if self.installed is not None:
             return None
         if self.runs:
@@ -246,7 +246,7 @@ def _place(candidate: Candidate) -> Place:
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
-    """Return the candidate that keeps the name: the built-in one, or the only one."""
+    """Return the candidate that gets a disputed name: the built-in one, or the only one."""
     built_in = [rival for rival in rivals if rival.built_in]
     if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
         detail = "this is the name of a built-in guardrail"
@@ -280,8 +280,8 @@ def candidate_of(entry_point: EntryPoint) -> Candidate:
 
 
 def environment() -> tuple[list[Candidate], list[Problem]]:
-    """Return the plugins of each distribution on the path, and the problems of unreadable ones. Of
-    two distributions with one name, the first counts.
+    """Return the plugins of each distribution on the path, and the problems of unreadable ones. If
+    two distributions have the same name, the first counts.
 
     Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not prevent the
     start, and a distribution named `solward` earlier on the path does not hide the built-ins.
@@ -317,7 +317,7 @@ def _may_have_plugins(distribution: Distribution) -> bool:
 
 
 def _is_named(name: str, among: Iterable[Distribution]) -> bool:
-    """Return whether a distribution of these has this name; unreadable names do not count."""
+    """Return whether one of these distributions has this name; unreadable names do not count."""
     for each in among:
         with contextlib.suppress(Exception):
             if canonical(_name_and_version(each)[0]) == canonical(name):

@@ -1,6 +1,6 @@
-"""The hooks that a plugin's module must have: those of its group, as specified, and no others.
+"""Checks of a plugin's hooks: the module must have the hooks of its group, and no others.
 
-The guards around plugin code are here too: no exception of a plugin stops the process.
+The guards around plugin code are also here: no exception of a plugin stops the process.
 
 This module imports little, because plugin hosts use it too. Declarations are checked in the
 service.
@@ -53,7 +53,7 @@ Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec, PaymentSpec)
 
 
 class SealedError(RuntimeError):
-    """A plugin was registered after the manager was sealed, or a caller was bound before."""
+    """A plugin was registered after sealing of the manager, or a caller was bound before it."""
 
 
 class Manager(pluggy.PluginManager):
@@ -131,7 +131,7 @@ def register(
 
 
 def _wrong_argument(group: str, plugin: Any) -> str | None:
-    """Return a text about a hook's unknown argument; None if that is not the problem."""
+    """Return an error text if a hook has an unknown argument; otherwise None."""
     with contextlib.suppress(Exception):  # a plugin may be any object
         for hook in hooks_of(group):
             known = inspect.signature(getattr(hookspecs, hook)).parameters
@@ -181,7 +181,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
 
 
 def check_venue_hooks(found: Collection[str]) -> None:
-    """Raise `Rejected` if a venue has no hook to swap."""
+    """Raise `Rejected` if a venue has no hook that makes a swap."""
     if not set(found) & set(OPTIONAL[VENUES]):
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
 
@@ -240,7 +240,7 @@ P = ParamSpec("P")
 
 
 class PluginCrash(RuntimeError):
-    """Plugin code raised what would have stopped the process: `SystemExit`, a Rust panic."""
+    """Plugin code raised an exception that would stop the process: `SystemExit`, a Rust panic."""
 
 
 async def contained(work: Awaitable[T]) -> T:

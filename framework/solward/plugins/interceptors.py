@@ -104,7 +104,7 @@ async def _reported(skill: LoadedSkill, params: object, context: SkillContext, e
 
 
 async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
-    """Check the parameters, apply defaults, run the skill; log and hide errors not deliberate."""
+    """Check parameters, apply defaults, run the skill; log and hide errors not deliberate."""
     name = skill.spec.name
     try:
         return await _timed(skill, skill.parameters.validate(params), context)
@@ -119,7 +119,7 @@ async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -
 
 
 async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
-    """Run the skill and cancel it at its deadline; stop waiting even if it ignores that."""
+    """Run the skill and cancel it at its deadline; stop waiting even if it ignores the cancel."""
     spec = skill.spec
     task = asyncio.ensure_future(_executed(skill, params, context))
     try:

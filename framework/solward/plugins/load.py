@@ -1,7 +1,7 @@
-"""Loading of plugins: discover, import here or in plugin hosts, check each, and bind the hooks
-last.
+"""Loading of plugins: discover them, import them here or in plugin hosts, check each, and bind
+the hooks last.
 
-Declarations are always checked in the service, as they were read from the plugin. A guardrail of
+The service itself always checks the declarations that a plugin returned. A guardrail that runs in
 this process is called in a thread of its own (`ThreadedRule`).
 """
 
@@ -90,7 +90,7 @@ _OPERATIONS = {each for each in vars(OperationMethods) if not each.startswith("_
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPlugin:
-    """A plugin whose hooks were checked where it was imported.
+    """A plugin whose hooks were checked by the process that imported it.
 
     Attributes:
         spec: its declaration; None for a guardrail.
@@ -172,7 +172,7 @@ async def open_registry(
         hosts: runs third parties' plugins; None imports them into this process.
         home: the home whose plugins in folders of their own are loaded too.
 
-    All others are those of `load_registry`.
+    The other arguments are those of `load_registry`.
     """
     if hosts is None:
         return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
@@ -307,7 +307,7 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
 def checked(
     candidates: Sequence[Candidate], found: Sequence[ImportResult]
 ) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
-    """Check each declaration in the service, whoever imported it, and return the plugins."""
+    """Check each declaration in the service, for any importer, and return the plugins."""
     return [
         (candidate, _attempt(partial(_one, candidate, each)))
         for candidate, each in zip(candidates, found, strict=True)
@@ -330,7 +330,7 @@ def compose(
     places: tuple[Place, ...],
     demo: bool,
 ) -> Registry:
-    """Return the registry of these plugins. The first of a name counts, but of guardrails all do.
+    """Return the registry of these plugins: the first of each name, and all guardrails.
 
     A guardrail that could not be loaded, and was not left out on purpose, is replaced by one that
     refuses everything, because nobody knows what it would have refused.
@@ -432,8 +432,8 @@ def _payment(candidate: Candidate, found: DeclaredPlugin) -> LoadedPayment:
 
 
 def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
-    """Refuse a manifest that is wrong, and needs that nobody accepted: a declaration is code, and
-    may change at any time.
+    """Refuse a wrong manifest, and needs that nobody accepted: a declaration is made by code, so it
+    can change at any time.
 
     Raises:
         Rejected: naming them.
@@ -586,10 +586,10 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
 
 
 def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
-    """Yield each entry of a manifest's tuple with its name; none for a field that is None.
+    """Yield each entry of a manifest's tuple with its name; nothing for a field that is None.
 
     Raises:
-        Rejected: if it is no tuple, too long, or has an entry twice.
+        Rejected: if the value is not a tuple, is too long, or has an entry twice.
     """
     if values is None and field in ("operations", "assets"):
         return
@@ -630,14 +630,14 @@ def _check_variable(
 
 
 class ThreadedRule:
-    """A rule's function as the vault calls it. Each check gets copies and a thread of its own, so
-    that one that never returns does not block the event loop."""
+    """A rule's function in the form that the vault calls. Each check gets copies and its own
+    thread, so that a check that never returns does not block the event loop."""
 
     __slots__ = ("_hanging", "function")
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self.function = function
-        # A hanging rule is not called again until it answers, so that it takes no second thread.
+        # A hanging rule is not called again until it answers, so that it blocks only one thread.
         self._hanging = False
 
     async def __call__(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:

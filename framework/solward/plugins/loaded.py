@@ -98,20 +98,20 @@ class LoadedSkill(_LoadedPlugin):
     settings: SkillSettings | None = None
 
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
-        """Run the hook itself with valid parameters; use `run_skill` instead."""
+        """Run the hook itself, without checks. Do not call this directly; use `run_skill`."""
         return await contained(self.calls["skill_execute"](params=params, context=context))
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedProvider(_LoadedPlugin):
-    """A language model provider, or a demo in its place."""
+    """A language model provider, or a demo provider that replaces one."""
 
     spec: ProviderSpec
     options: Parameters = field(repr=False)
 
     @property
     def streams(self) -> bool:
-        """True if it can answer in pieces."""
+        """True if it can answer in pieces (a stream)."""
         return "provider_stream" in self.calls
 
     async def complete(
@@ -155,7 +155,7 @@ class LoadedProvider(_LoadedPlugin):
 
 @dataclass(frozen=True, slots=True)
 class LoadedVenue(_LoadedPlugin):
-    """A swap venue that gives instructions, transactions or both; it raises the venue's errors."""
+    """A swap venue that returns instructions, transactions or both; raises the venue's errors."""
 
     spec: VenueSpec
 
@@ -215,9 +215,9 @@ class LoadedPayment(_LoadedPlugin):
     async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer | InvalidRequest, ...]:
         """Return the ways to pay on Solana that a seller's answer offers, in the seller's order.
 
-        It is empty if the answer is not of this protocol. Headers can be made for each offer, in
-        each of its modes. An entry that is malformed, out of range or cannot be shown is an error
-        with the reason.
+        The result is empty if the answer is not of this protocol. Headers can be made for each
+        offer, in each of its payment modes. An entry that is malformed, out of range or for which
+        no headers can be made becomes an error with the reason.
 
         Raises:
             InvalidRequest: if it is of this protocol and malformed as a whole; names what is wrong.
@@ -232,7 +232,7 @@ class LoadedPayment(_LoadedPlugin):
     async def _showable(
         self, offer: PaymentOffer | InvalidRequest
     ) -> PaymentOffer | InvalidRequest:
-        """Return the offer, or why its payment could not be proved: after paying it is too late."""
+        """Return the offer, or an error if its payment could not be proved to the seller."""
         if isinstance(offer, InvalidRequest):
             return offer
         try:
@@ -258,7 +258,7 @@ class LoadedPayment(_LoadedPlugin):
     async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
         """Return the receipt in the seller's answer to the paid request, or None.
 
-        It raises nothing: neither a seller's answer nor a plugin's failure may fail a payment.
+        It raises no error, because neither the seller's answer nor the plugin may fail a payment.
         """
 
         async def said() -> PaymentReceipt | None:
@@ -290,7 +290,7 @@ class LoadedPayment(_LoadedPlugin):
 
 @dataclass(frozen=True, slots=True)
 class LoadedGuardrail:
-    """A guardrail with its hook bound; it gives a reason to refuse or to ask a person, or None."""
+    """A guardrail with a bound hook, which returns a reason to refuse or ask a person, or None."""
 
     name: str
     distribution: str

@@ -17,7 +17,7 @@ from jsonschema.validators import extend
 from solward.types.errors import InvalidRequest
 
 _MAX_DEPTH = 32
-# No amount has more digits, and `1e999999999` written out would take all memory.
+# No amount has more digits, and writing out `1e999999999` would use all memory.
 _MAX_DIGITS = 400
 # Enough characters to recognise a value; an error must not repeat a large one whole.
 _QUOTED = 60
@@ -151,8 +151,8 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
 def fill(value: Any, schema: Mapping[str, Any]) -> Any:
     """Return a copy of `value` with the defaults of missing properties, also in nested objects.
 
-    Defaults inside `anyOf` and the like do not apply, because it is not known yet which branch
-    holds.
+    Defaults inside `anyOf` and similar keywords do not apply, because it is not known yet which
+    branch is valid.
     """
     if isinstance(value, dict):
         fields = schema.get("properties", {})
@@ -193,7 +193,7 @@ def explain(error: ValidationError) -> str:
 
 
 def quote(value: Any) -> str:
-    """Return a value, shortened, as an error quotes it."""
+    """Return a value in the shortened form in which errors quote it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):

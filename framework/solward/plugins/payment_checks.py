@@ -42,7 +42,7 @@ _NETWORKS: Final = frozenset((*CHAIN_IDS, "localnet"))
 _CHAIN_ID: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
-# Headers that decide where a request goes, or where it ends.
+# Headers that determine a request's destination, or where its body ends.
 _REFUSED_HEADERS: Final = frozenset(
     {
         "accept-encoding",
@@ -62,8 +62,8 @@ _REFUSED_HEADERS: Final = frozenset(
 
 
 def checked_offers(found: object) -> list[PaymentOffer | InvalidRequest]:
-    """Return the first `MAX_OFFERS` offers of a plugin in exact values, each with its `raw` as it
-    will be read back. An invalid offer becomes an error that names its field.
+    """Return the first `MAX_OFFERS` offers of a plugin in exact values, with `raw` in the form that
+    the store will return. An invalid offer becomes an error that names its field.
 
     Raises:
         InvalidRequest: if it is not a sequence.
@@ -101,7 +101,7 @@ def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
 
 
 def checked_headers(found: object) -> dict[str, str]:
-    """Return the headers of a plugin.
+    """Check the headers that a plugin returned, and return them.
 
     Raises:
         InvalidRequest: if one is not valid or would change where a request goes; names it.
@@ -129,7 +129,7 @@ def checked_headers(found: object) -> dict[str, str]:
 
 def is_plain(text: str) -> bool:
     """Return whether a text is printable ASCII on one line."""
-    # It takes a tenth of the time of `str.isprintable`; a payment's header has thousands of bytes.
+    # This takes a tenth of `str.isprintable`'s time; a payment's header has thousands of bytes.
     return text.isascii() and not text.encode().translate(None, _PRINTABLE)
 
 
@@ -206,7 +206,7 @@ def _check_splits(at: str, offer: PaymentOffer) -> None:
 
 
 def _raw(at: str, raw: object) -> Mapping[str, Any]:
-    """Return `raw` as the store will return it, so that headers are always made from the same."""
+    """Return `raw` in the form that the store returns, from which headers are always made."""
     try:
         if not isinstance(raw, Mapping):
             raise TypeError

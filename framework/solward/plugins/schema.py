@@ -123,7 +123,7 @@ def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
 
 
 def _storable(value: object, path: str) -> Any:
-    """Return a copy of JSON-like data that every store and reader of the service can hold.
+    """Return a copy of JSON-like data that the service's stores and readers can represent.
 
     Raises:
         Rejected: `bad_schema`.
@@ -181,7 +181,7 @@ class _Walk:
         self._work = 0
 
     def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
-        """Return the schema of a value; reject one that accepts anything."""
+        """Return the schema of a value; reject a schema that accepts anything."""
         if not isinstance(node, dict):
             raise _bad(path, "must be a schema, not true or false")
         found = self.schema(node, path, depth)
@@ -352,7 +352,7 @@ class SkillSettings:
         return cls(schema, frozenset(secrets), fields, Parameters(schema))
 
     def checked(self, name: str, value: object) -> Any:
-        """Return one value in the form in which it is stored.
+        """Check one setting's value, and return it in the form for storage.
 
         Raises:
             InvalidRequest: if there is no such setting, or the value does not fit; names the
@@ -380,7 +380,7 @@ class SkillSettings:
             raise InvalidRequest(f"setting must be one of {known}; got {name[:_SHOWN]!r}")
 
     def length_of(self, secret: str) -> tuple[int, int]:
-        """Return the least and most characters of a secret."""
+        """Return the minimum and maximum number of characters of a secret."""
         own = self.schema["properties"][secret]
         return (
             max(own.get("minLength", 0), MIN_SECRET),

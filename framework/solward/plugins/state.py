@@ -1,4 +1,4 @@
-"""The settings of plugins' skills, and the entries that plugins keep for wallets, for the operator.
+"""The operator's access to the settings of plugins' skills, and to plugins' entries for wallets.
 
 Secret settings are sealed under a key derived from the audit key. The audit key is sealed under the
 key-encryption key and outlives its rotations, so a copy of the database alone opens nothing.
@@ -102,7 +102,7 @@ class PluginState:
         await self.settings.put(plugin, skill, name, checked, secret=is_secret)
 
     async def unset(self, skill: str, name: str) -> bool:
-        """Unset a setting, still declared or not, and return whether it was set.
+        """Unset a setting, even one that is no longer declared; return whether it was set.
 
         Raises:
             SkillNotFound: if no loaded skill has this name.
@@ -115,7 +115,7 @@ class PluginState:
         return removed
 
     async def public_settings(self, skill: str) -> dict[str, Any]:
-        """Return a skill's settings as REST shows them; for a secret only whether it is set.
+        """Return a skill's settings in REST's form; for a secret, only whether it is set.
 
         Raises:
             SkillNotFound: if no loaded skill has this name.
@@ -176,7 +176,7 @@ class PluginState:
         """Delete all entries that a distribution's plugins keep, and all settings of its skills.
 
         Raises:
-            InvalidRequest: if one of its plugins is loaded, and would go on without its entries.
+            InvalidRequest: if one of its plugins is loaded, because it may rely on its entries.
         """
         own = canonical(plugin)
         every = self._registry().all_plugins()
@@ -209,7 +209,7 @@ class StoredSetting:
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """The settings of every skill, by canonical name of its distribution and its own name."""
+    """The settings of every skill, by the distribution's canonical name and the skill's name."""
 
     database: Database
 
@@ -242,7 +242,7 @@ class PluginSettings:
         )
 
     async def put(self, plugin: str, skill: str, name: str, value: Any, *, secret: bool) -> None:
-        """Store a setting; the audit log says that it was set, without the value."""
+        """Store a setting; the audit log records that it was set, without the value."""
         text = jsontext.dumps(value)
         sealed = None
         if secret:
@@ -270,7 +270,7 @@ class PluginSettings:
             return was
 
     async def purge(self, connection: AsyncConnection, plugin: str) -> int:
-        """Delete all settings of a distribution's skills in a transaction; return how many."""
+        """Delete all settings of a distribution's skills in a transaction; return their number."""
         await lock_exclusive(connection, _LOCK)
         removed = await connection.execute(
             delete(plugin_settings).where(plugin_settings.c.plugin == plugin)

@@ -250,8 +250,8 @@ class Proposal:
     """An installation that an operator may have to accept.
 
     Attributes:
-        before: the distribution as it is installed now; None if it is not.
-        more: needs of the plugins beyond the accepted ones, in words, by `group:name`.
+        before: the distribution's present installation; None if there is none.
+        more: needs of the plugins beyond the accepted needs, as text, by `group:name`.
     """
 
     new: InstalledDistribution
@@ -292,7 +292,7 @@ def install(
         home: the service's home.
         target: a wheel's file, or a name with or without versions.
         accept: called before anything changes if `Proposal.asks`.
-        declare: returns the needs of the plugins; None accepts no new ones.
+        declare: returns the needs of the plugins; None accepts no new needs.
         upgrade: whether the distribution must be installed already; otherwise it must not be.
 
     Raises:

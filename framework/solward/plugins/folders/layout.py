@@ -1,4 +1,4 @@
-"""The folders of plugins in a service's home, and the record of each.
+"""The folders of plugins in a service's home, and each folder's record.
 
     <home>/plugins/<name>/installed.json        the record; always renamed into place
     <home>/plugins/<name>/<version>-<digest>/   its unpacked wheels; complete once it has this name
@@ -57,13 +57,13 @@ class PluginCommand:
 
     @classmethod
     def new(cls, after_ms: int = 0) -> PluginCommand:
-        """Return a command of now, or just after `after_ms` if the clock was set back."""
+        """Return a command of the present time, or of just after `after_ms` if that is later."""
         return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel as it was unpacked.
+    """A wheel that was unpacked.
 
     Attributes:
         file: file name.
@@ -92,14 +92,14 @@ class InstalledDistribution:
     Attributes:
         name: canonical name.
         folder: folder with its unpacked wheels.
-        wheels: its own wheel, then those of dependencies that the service lacks.
+        wheels: its own wheel, then the wheels of dependencies that the service lacks.
         plugins: its entry points in Solward's groups.
         accepted: needs that were accepted for each plugin, by `group:name`; plugins whose
             declarations were never read have none.
         left_out: files of the wheels that are not unpacked, because an interpreter would run them.
-        enabled: whether it is to be loaded.
-        digest: digest of `folder` when it was accepted (`tree_digest`).
-        act: the latest command about it.
+        enabled: whether the service may load it.
+        digest: digest of `folder` at the time of acceptance (`tree_digest`).
+        act: the latest command for it.
     """
 
     name: str
@@ -142,7 +142,7 @@ def tree_digest(folder: Path) -> str:
 
     Raises:
         OSError: if it cannot be read.
-        ValueError: if it holds anything that no unpacked wheel does, such as a link.
+        ValueError: if it contains something that unpacked wheels never do, such as a link.
     """
     whole = hashlib.sha256()
     for place, folders, names in os.walk(folder):
@@ -187,7 +187,7 @@ def state(home: Path) -> State:
 
 
 def next_act(home: Path, name: str) -> PluginCommand:
-    """Return a new command about a distribution, later than all before it in this home."""
+    """Return a new command for a distribution, later than all its earlier commands in this home."""
     found = [each.ms for each in [removals(home).get(name)] if each is not None]
     with contextlib.suppress(FolderError):
         one = read(home, name)
@@ -208,7 +208,7 @@ def removals(home: Path) -> dict[str, PluginCommand]:
 def fingerprint(home: Path) -> Hashable:
     """Return a value that changes whenever a command changes what is installed.
 
-    It is cheap enough for every second, because each command puts a new file in place.
+    It is cheap enough to be called every second: each command replaces a file, so no file is read.
     """
     root = plugins_folder(home)
     marks = []
@@ -287,7 +287,7 @@ def read(home: Path, name: str) -> InstalledDistribution | None:
 
 
 def write(home: Path, one: InstalledDistribution) -> None:
-    """Write the record of a distribution; a crash leaves the former record or this one."""
+    """Write the record of a distribution; after a crash, the old or the new record exists."""
     raw = {
         "format": FORMAT,
         "name": one.name,
@@ -362,14 +362,14 @@ def changing(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def in_use(home: Path) -> Iterator[None]:
-    """Keep every present folder of the home inside the block, for a process that imports from them.
+    """Keep the home's present folders from being removed inside the block, while they are imported.
 
     Raises:
         FolderError: if the home cannot be written.
     """
     used = _opened(home, _USED)
     try:
-        # This waits while another process sweeps, which is short.
+        # This waits while another process sweeps, which takes little time.
         fcntl.flock(used, fcntl.LOCK_SH)
         yield
     finally:

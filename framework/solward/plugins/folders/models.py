@@ -58,7 +58,7 @@ def installed(root: Path) -> Path | None:
 
 
 def beside_the_service() -> bool:
-    """Return whether litellm is in the service's own environment, where it runs as the service."""
+    """Return whether litellm is in the service's environment, and so has the service's rights."""
     return find_spec("litellm") is not None
 
 
@@ -119,7 +119,7 @@ def _unpacked(root: Path, target: Path) -> UnpackedModels:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Wait until no other process installs, and remove what a killed one left."""
+    """Wait until no other process installs, and remove leftovers of a killed process."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

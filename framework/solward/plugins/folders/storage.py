@@ -1,8 +1,8 @@
-"""Folders for the files that plugins keep, one for each distribution, which upgrades do not touch.
+"""Folders for plugins' own files, one for each distribution; upgrades do not change them.
 
     <home>/storage/<name>/
 
-A plugin host writes there, so nothing in it can be trusted. Code here reads only plain files, does
+Plugin hosts write there, so the content cannot be trusted. Code here reads only plain files, does
 not follow links, does not wait, and does not recurse.
 """
 

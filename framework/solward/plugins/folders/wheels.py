@@ -1,4 +1,4 @@
-"""Wheels, unpacked by Solward itself into one folder; none of their code runs.
+"""Unpacking of wheels into one folder by Solward itself, which runs none of their code.
 
 A wheel is a third party's archive. pip would put its `.pth` files where every interpreter runs
 them, its scripts next to Solward's, and its modules over those of others; Solward does none of it.
@@ -47,11 +47,11 @@ _STARTED = re.compile(r"(?:sitecustomize|usercustomize)(?:\..*)?")
 
 @dataclass(slots=True)
 class Budget:
-    """The room that is left for a distribution's wheels.
+    """The remaining size limits for a distribution's wheels.
 
     Attributes:
         archive_bytes: limit of one wheel's file.
-        directory_bytes: limit of one wheel's list of files, which is read at once.
+        directory_bytes: limit of one wheel's list of files, which is read as a whole.
     """
 
     files: int = 50_000
@@ -303,7 +303,7 @@ def _text(archive: zipfile.ZipFile, name: str, wheel: str) -> bytes:
 
 
 def _destination(name: str, data: str) -> str | None:
-    """Return the place of a file below the folder; None for scripts and others to leave out."""
+    """Return a file's path below the folder; None for scripts and other files to leave out."""
     if "/__pycache__/" in f"/{name}":
         return None
     if not name.startswith(f"{data}/"):
@@ -313,7 +313,7 @@ def _destination(name: str, data: str) -> str | None:
 
 
 def runs_by_itself(path: str) -> bool:
-    """Return whether an interpreter with the folder on its path runs the file at its start."""
+    """Return whether an interpreter with the folder on its path runs this file when it starts."""
     first, slash, _ = path.partition("/")
     if not slash and first.endswith(".pth"):
         return True
