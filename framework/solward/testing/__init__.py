@@ -1,5 +1,5 @@
-"""Test tools for plugin authors: pytest fixtures (`plugin`), a service on an embedded ledger
-(`stand`), a scripted provider, and the conformance kit (`conformance`).
+"""Test tools for plugin authors: pytest fixtures (`plugin`), a service with an embedded ledger
+(`stand`), a provider with scripted answers, and the conformance kit (`conformance`).
 
 Names are imported when first used, because every pytest run with Solward loads this package.
 """

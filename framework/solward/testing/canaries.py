@@ -38,12 +38,12 @@ _SETTING_LENGTH = 32
 
 def plugin_secret(env: str) -> str:
     """Return a value for a secret that a manifest names: the author's own if it is set, so that
-    examples can run; otherwise a canary."""
+    examples can run; otherwise a new canary."""
     return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
 
 
 def setting_secret(least: int, most: int) -> str:
-    """Return a made-up value of a secret setting whose length is within these bounds."""
+    """Return a generated value for a secret setting, with a length within these bounds."""
     length = max(least, min(most, _SETTING_LENGTH))
     return secrets.token_hex(length)[:length]
 
@@ -57,7 +57,7 @@ def _within_base64(secret: bytes) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Canaries:
-    """One set of secrets: variables, private keys of wallets made so far, and secret settings."""
+    """The canaries of one stand: variables, private keys of its wallets, and secret settings."""
 
     variables: Mapping[str, str] = field(
         default_factory=lambda: {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES},
@@ -71,7 +71,7 @@ class Canaries:
         return {name.lower(): value for name, value in self.variables.items()}
 
     def keypair(self) -> Keypair:
-        """Return a new private key, for which `found_in` searches."""
+        """Return a new private key, which `found_in` then finds in texts."""
         keypair = Keypair()
         whole = bytes(keypair)
         name = f"the private key of wallet {keypair.pubkey()}"
@@ -83,7 +83,7 @@ class Canaries:
         return keypair
 
     def setting(self, name: str, value: str) -> None:
-        """Search for the value of a secret setting too."""
+        """Add the value of a secret setting to the secrets that `found_in` finds."""
         name = f"the secret setting {name}"
         self._keep(name, value.encode())
         # Its forms in JSON, in a repr, in a URL, and within base64 (HTTP's basic authentication).

@@ -1,4 +1,4 @@
-"""A provider whose answers a test scripts, and a completion request as an agent makes it."""
+"""A provider with answers from a test's script, and a completion request like an agent's."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class ScriptedProvider:
     """A provider plugin that answers from its script, then with the result of `answer`.
 
     Attributes:
-        answer: gives, perhaps async, a `Completion` or an error to raise, after the script.
+        answer: function, maybe async, for a `Completion` or an error to raise, after the script.
         pieces: yields the pieces of a streamed chat.
         requests: all requests, in order.
         lent: the context (secret and address) of each request.
-        script: answers still to give; `say` adds to them.
+        script: the remaining scripted answers; `say` appends to them.
         name: the provider's name, an agent's `llmProvider`.
     """
 
@@ -80,7 +80,7 @@ class ScriptedProvider:
     name: str = "scripted"
 
     def say(self, *answers: Answer) -> None:
-        """Append answers to the script, one for each request; an error is raised."""
+        """Append answers to the script, one for each request; errors among them are raised."""
         self.script.extend(answers)
 
     async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
@@ -131,7 +131,7 @@ class ScriptedProvider:
 
 
 def provider_request(**changes: Any) -> CompletionRequest:
-    """Return a request as an agent's cycle makes it; `changes` are its fields by name."""
+    """Return a request like that of an agent's cycle; `changes` replace its fields by name."""
     fields: dict[str, Any] = {
         "model": "test-model",
         "system": "You manage a Solana wallet. Your strategy:\nalways do wait",

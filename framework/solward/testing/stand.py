@@ -1,4 +1,4 @@
-"""A whole service on an embedded ledger in a temporary home, with wallets that hold SOL."""
+"""A whole service with an embedded ledger in a temporary home, and wallets that hold SOL."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class TestWallet:
         effects: Effects | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> SkillContext:
-        """Return a skill's context on this wallet; `effects` replace those that it declares.
+        """Return a skill's context on this wallet; `effects` replace the skill's declared effects.
 
         Args:
-            settings: settings for this context alone, with the declared defaults. `run` uses those
-                of `Stand.set_settings` instead.
+            settings: settings for only this context, in addition to the declared defaults. `run`
+                uses the settings of `Stand.set_settings` instead.
 
         Raises:
             InvalidRequest: if it declares no such setting, or the value does not fit.
@@ -99,15 +99,15 @@ class TestWallet:
         return await run_skill(loaded, params, context, emit=service.events.publish)
 
     async def balances(self) -> Balances:
-        """Return its SOL and tokens."""
+        """Return the wallet's SOL and tokens."""
         return await self.stand.service.holdings.balances(self.id)
 
     async def lamports(self) -> int:
-        """Return its SOL, in lamports."""
+        """Return the wallet's SOL in lamports."""
         return await self.stand.service.ledger.balance(self.address)
 
     async def records(self) -> list[TransactionRecord]:
-        """Return its stored transactions, newest first, refused ones included."""
+        """Return the wallet's stored transactions, newest first, including refused ones."""
         return await self.stand.service.history.newest(self.id, limit=500)
 
     async def fund(self, sol: Decimal | int) -> None:
@@ -209,7 +209,7 @@ async def open_stand(
 
     Args:
         plugins: plugins to load besides the installed ones, as for `Stand.install`.
-        canaries: makes the private keys of its wallets.
+        canaries: creates the private keys of the wallets.
         genesis: accounts of its ledger in addition to the demo market's, programs among them.
         settings: fields of `Settings`; all but the rate of transactions have the default limits.
     """
@@ -237,8 +237,8 @@ def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[st
 
 
 def _defaults() -> dict[str, Any]:
-    """Return the default of every setting: a test must not reach the database, the ledger or the
-    keys that an operator's environment names."""
+    """Return the default of every setting, so that a test never uses the database, the ledger or
+    the keys in an operator's environment."""
     defaults: dict[str, Any] = {}
     for name, setting in Settings.model_fields.items():
         # Some defaults depend on earlier settings.

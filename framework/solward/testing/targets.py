@@ -25,7 +25,7 @@ LoadedPlugin = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Any
 
 
 class UninstalledEntryPoint(EntryPoint):
-    """An entry point that is not installed: that of a project's folder, or of a plugin object."""
+    """An entry point that is not installed: from a project's folder, or for a plugin object."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 
 def loaded_of(registry: Registry, kind: str, name: str) -> LoadedPlugin:
-    """Return a registry's plugin, or the function that calls a guardrail; raise `KeyError`."""
+    """Return a registry's plugin, or a guardrail's calling function; raise `KeyError`."""
     found = {(each, called): plugin for each, called, plugin in registry.all_plugins()}[kind, name]
     return found.check if kind == "guardrail" else found
 

@@ -4,13 +4,13 @@
 
     test_tip = conformance.skill_test("tip", cases=[{"to": ADDRESS, "amount": 1}])
 
-A target is an installed entry point's name (`tip`, or `solward.skills:tip` where two groups have
-the name), a module or an object of one by name (`tools.tip`, `tools.tip:skill`), or a module. It
-runs in a plugin host, as in production; `in_process` imports it into this process instead, for
-debugging, and then any plugin object is a target. A case of a skill is its
-parameters, or a function that takes a new `TestWallet`, prepares it for the skill, and returns the
-parameters; it may be async. Each `check_*` gives a report; the `*_test` of its kind takes the same
-arguments and gives a test function, which fails with the report if the plugin does not conform.
+A target is an installed entry point's name (`tip`, or `solward.skills:tip` if two groups have the
+name), the name of a module or of an object in it (`tools.tip`, `tools.tip:skill`), or a module. The
+target runs in a plugin host, as in production. With `in_process` it is imported into this process,
+for debugging, and can then be any plugin object. A skill's case is its parameters, or a function,
+perhaps async, that gets a new `TestWallet`, prepares it and returns the parameters. Each `check_*`
+returns a report. The `*_test` of its kind has the same arguments and returns a test function, which
+fails with the report if the plugin does not conform.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def check_path_or_name(
     Args:
         target: name of an installed distribution or entry point; or a folder with a
             `pyproject.toml`, whose entry points are imported without installing; or a wheel, which
-            is unpacked as by `solward plugins install` for the time of the check.
+            is unpacked during the check, as by `solward plugins install`.
         in_process: import into this process instead of plugin hosts; not possible for a wheel.
-        home: home in whose folders to look for distributions too.
+        home: a home whose plugin folders are searched for distributions, too.
 
     Raises:
         InvalidRequest: if there is no such plugin, or the folder is no plugin project.
@@ -90,10 +90,10 @@ async def check_skill(
     """Check one skill with the examples that it declares and these cases, and return the report.
 
     Args:
-        settings: settings for it. Missing secrets are made up. No output may contain a secret.
-        stand: the service to run it on; by default one is opened whose secrets are canaries.
-        in_process: import it into this process, for debugging. An object that no module holds under
-            a name can only be checked so.
+        settings: settings for the skill. Missing secrets are generated. No output may contain one.
+        stand: the service for the runs; by default a new one, whose secrets are canaries.
+        in_process: import it into this process, for debugging. An object without a name in a module
+            can only be checked in this way.
 
     Raises:
         InvalidRequest: if there is no such plugin.
@@ -149,11 +149,11 @@ async def check_venue(
     genesis: Mapping[Pubkey, Account] | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Check one swap venue and return the report; it sells on a ledger that ends with the check.
+    """Check one swap venue and return the report; swaps run on a ledger made for the check.
 
     Args:
         http: a client with the address of a server that speaks the venue's protocol.
-        requests: quotes to request and sell, each a swap that it can make. Without them, or without
+        requests: swaps to quote and to execute, which the venue can make. Without them, or without
             both `http` and `pools`, checks that need answers are skipped.
         pools: value of `pools` in its context.
         genesis: accounts of that ledger in addition to the demo market's, such as the venue's

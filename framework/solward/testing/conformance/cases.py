@@ -1,5 +1,5 @@
-"""Cases for checks, read from JSON files. They are data, so that a check of a third party's project
-runs its code only in a plugin host."""
+"""Cases for checks, read from JSON files. They contain no code, so that the code of a third
+party's project runs only in a plugin host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of_project(folder: Path) -> list[Cases]:
     """Return the cases in the files `checks/*.json` of a project.
 
     Raises:
-        InvalidRequest: if one of them cannot be read; says where.
+        InvalidRequest: if a file cannot be read; the error says where.
     """
     return [read_cases(each) for each in sorted((folder / FOLDER).glob("*.json"))]
 
@@ -166,7 +166,7 @@ def _list(fields: Mapping[str, Any], name: str, where: str = "") -> list[Any]:
 def _members(
     fields: Mapping[str, Any], name: str, read: Callable[[Any, str], T], where: str = ""
 ) -> tuple[T, ...]:
-    """Return the members of a list, read by `read`, which gets each member and its place."""
+    """Return a list's members, each read by `read`, which gets the member and its place."""
     place = jsontext.member(where, name)
     return tuple(read(each, f"{place}[{at}]") for at, each in enumerate(_list(fields, name, where)))
 

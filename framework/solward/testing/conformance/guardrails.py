@@ -47,7 +47,7 @@ async def guardrail_findings(
     """Return the findings of all checks of a loaded guardrail, in a fixed order.
 
     Args:
-        ask: calls it as the vault does.
+        ask: calls the guardrail as the vault does.
         tiered: whether to include the higher tiers' checks.
     """
     answers: list[str | Hold | None] = []
@@ -101,7 +101,7 @@ async def _verdict(ask: Ask, intent: Intent, effects: TransactionEffects) -> str
 
 
 def transactions() -> Iterator[Pair]:
-    """Yield usual and unusual transactions, as the engine may give them to a rule."""
+    """Yield usual and unusual transactions that the engine may pass to a rule."""
     fee = 5_000
     yield Intent("transfer", WALLET), TransactionEffects(0, fee)
     for lamports in (1, 10**9, 2**64 - 1):

@@ -1,8 +1,8 @@
-"""Observation of a plugin's own code where it runs, in a plugin host or in this process: its calls,
-and whether it blocks the event loop, which all agents and requests share.
+"""Observation of a plugin's own code in the process that runs it, a plugin host or this one: its
+calls, and whether it blocks the event loop, which all agents and requests share.
 
-The kit's plugin hosts run `observed`, which is the service's own tenant with observation. It
-records which parameters were read by their paths in the schema.
+The kit's plugin hosts run `observed`, the service's own tenant with observation added. It records
+the paths, in the schema, of the parameters that were read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Observer:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
 
     def observed(self, key: str, number: int) -> ObservedCall:
-        """Return the present state of a call; one that never ran did nothing."""
+        """Return the present state of a call; it is empty for a call that never ran."""
         calls = self._calls[key]
         if number >= len(calls):
             return ObservedCall()
@@ -100,7 +100,7 @@ class Observer:
         )
 
     def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a bound hook; its calls are recorded if some check uses them."""
+        """Return a bound hook that records its calls, if a check uses the records."""
         if hook == "guardrail_check":
             return self._guardrail(bound)
         return self._awaited(bound, _KEYS[hook]) if hook in _KEYS else bound
@@ -265,7 +265,7 @@ class Watchdog:
             self._timer.cancel()
 
     def take(self) -> tuple[float, str]:
-        """Return the longest blocked time and its place, and start anew."""
+        """Return the longest blocked time and its place, and reset both."""
         seen = self.blocked_s, self.where
         self.blocked_s, self.where = 0.0, ""
         return seen
@@ -351,7 +351,7 @@ class RecordedParams(dict[str, Any]):
         return super().values()
 
     def copy(self) -> dict[str, Any]:
-        """Return a copy that records too."""
+        """Return a copy that also records reads."""
         return RecordedParams(dict(super().items()), self._read, self._path)
 
 
@@ -415,5 +415,5 @@ class ObservedPlugins(Plugins):
         return self._observer.observed(**incoming.request)
 
     async def blocked(self, _incoming: IncomingCall) -> tuple[float, str]:
-        """Return for how long the event loop was blocked since the last call of this, and where."""
+        """Return how long the event loop was blocked since this was last called, and where."""
         return self._watchdog.take()

@@ -1,5 +1,5 @@
 """Checks of a payment protocol: its offers, its headers for a payment, and its reading of bad
-answers. It is pure functions of sellers' answers, so no service and no ledger is needed."""
+answers. A protocol is pure functions of sellers' answers, so no service or ledger is needed."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def _hostile(
     cases: PaymentCases,
     errors: list[SolwardError],
 ) -> tuple[list[str], int]:
-    """Return the faults with answers that no honest seller gives, and how many were tried."""
+    """Return the faults in handling answers that no honest seller sends, and the number tried."""
     trouble: list[str] = []
     tried = 0
     plain = HttpAnswer("https://seller.invalid/", "GET", HTTPStatus.PAYMENT_REQUIRED)
@@ -206,7 +206,7 @@ async def _survives(
 
 
 def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
-    """Yield variants of an answer that no honest seller gives, each spoiled in one place."""
+    """Yield variants of an answer that no honest seller sends, each spoiled in one place."""
     yield replace(answer, status=200)
     yield replace(answer, headers=())
     yield replace(answer, headers=answer.headers * 2)
@@ -219,7 +219,7 @@ def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
 
 
 def _given(found: Sequence[object], needs: str) -> str:
-    """Return why a check could not be made; empty if it could."""
+    """Return the reason why a check could not run; empty if it could."""
     if found:
         return ""
     return (

@@ -41,7 +41,7 @@ class Subject:
     """A provider under test.
 
     Attributes:
-        address: address of a server that answers it; None if there is none.
+        address: address of a server that answers the provider; None if there is none.
         texts: every text that it returned or raised so far.
         errors: deliberate errors that it raised.
     """
@@ -55,13 +55,13 @@ class Subject:
 
     @property
     def alone(self) -> bool:
-        """True if it calls no server."""
+        """True if the provider calls no server."""
         spec = self.provider.spec
         return spec.secret_env is None and spec.base_url_env is None
 
     @property
     def answerable(self) -> bool:
-        """True if it can answer here."""
+        """True if the provider can answer in this check."""
         return self.alone or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
@@ -73,7 +73,7 @@ class Subject:
         return replace(request, strategy=strategy, system=f"{request.system} {marker}")
 
     def lent(self, address: str | None) -> ProviderContext:
-        """Return its context, with a canary as the secret and this address."""
+        """Return the provider's context, with a canary as the secret and this address."""
         spec = self.provider.spec
         return ProviderContext(
             None if spec.secret_env is None else self.secret,
@@ -81,7 +81,7 @@ class Subject:
         )
 
     async def complete(self, address: str | None, marker: str = "") -> Completion | BaseException:
-        """Return one completion, or the exception it raised."""
+        """Return one completion, or the exception that the provider raised."""
         try:
             answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
         except Exception as error:
@@ -260,8 +260,8 @@ def _malformed(answer: object) -> str:
 
 
 def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
-    """Return why an agent could not carry out a call; None if it could. A model may make such
-    calls, a provider should not."""
+    """Return why an agent could not run a tool call; None if it could. A model may make such calls,
+    but a provider should not."""
     tools = [each.name for each in request.tools]
     if call.name not in tools:
         return f"calls {call.name!r:.60}; the tools of the request are {', '.join(tools)}"

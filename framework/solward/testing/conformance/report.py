@@ -1,7 +1,7 @@
 """The kit's results: one finding for each check, one report for each plugin.
 
-It also has the higher tiers' findings for every kind: does a manifest name exactly what the runs
-used, and are the plugin's deliberate errors readable for people and models.
+It also has two findings of the higher tiers for every kind: whether the manifest names exactly what
+the runs used, and whether people and models can read the plugin's deliberate errors.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Finding:
 def finding(
     check: str, trouble: Sequence[str], fine: str = "", *, lacks: str = "", warns: bool = False
 ) -> Finding:
-    """Return the finding of a check that lists what is wrong.
+    """Return the finding of a check that collected faults in `trouble`.
 
     Args:
-        fine: the detail if nothing is wrong.
-        lacks: why the check could not be made; empty if it could.
-        warns: whether the trouble is for a maintainer to judge.
+        fine: the detail if there is no fault.
+        lacks: the reason why the check could not run; empty if it could.
+        warns: whether faults only warn, because a maintainer must judge them.
     """
     if trouble:
         return Finding(check, Outcome.WARNING if warns else Outcome.FAILED, joined(trouble))
@@ -70,8 +70,8 @@ class Tier:
     """A level of trust that a plugin can reach.
 
     Attributes:
-        means: what a user of the plugin can rely on.
-        checks: checks that must be ok if the plugin's kind has them, in addition to lower tiers'.
+        means: the guarantee for a user of the plugin.
+        checks: checks that must be ok if the plugin's kind has them, besides the lower tiers'.
         warns: whether these checks may warn.
     """
 
@@ -119,8 +119,8 @@ class Grade:
     """The tier of a plugin.
 
     Attributes:
-        tier: the highest that it reaches; None if a check failed.
-        missing: findings that keep it from the next one, `above`.
+        tier: the highest tier that the plugin reaches; None if a check failed.
+        missing: findings that keep the plugin from the next tier, `above`.
     """
 
     tier: Tier | None
@@ -130,7 +130,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings of one plugin, in the order in which they were made.
+    """All findings about one plugin, in the order of the checks.
 
     Attributes:
         plugin: name of the entry point.
@@ -182,7 +182,7 @@ class Report:
         return Grade(reached, None)
 
     def finding(self, check: str) -> Finding:
-        """Return the finding of one check; raise `KeyError` if it did not run."""
+        """Return the finding of one check; raise `KeyError` if the check did not run."""
         for each in self.findings:
             if each.check == check:
                 return each
@@ -237,8 +237,8 @@ def manifest_finding(
 
     Args:
         spec: its declaration; None for a guardrail, which has no manifest.
-        asked: all its requests to the service; None if they were not observed.
-        stores: whether it keeps a file.
+        asked: all requests of the plugin to the service; None if they were not observed.
+        stores: whether the plugin keeps a file.
     """
     if asked is None:
         detail = "in this process nothing holds it to its manifest"
@@ -288,7 +288,7 @@ def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[st
 
 
 def errors_finding(errors: Iterable[BaseException | str]) -> Finding:
-    """Return the finding `errors`, for errors or their texts as callers get them."""
+    """Return the finding `errors`, about errors or error texts that callers get."""
     errors = list(errors)
     trouble = []
     for error in errors:

@@ -128,7 +128,7 @@ def check_target(
 
 
 def _checked_own(home: Path, one: InstalledDistribution, cases: Sequence[Cases]) -> CheckedTarget:
-    """Check unpacked wheels, whose bytes must be the same before and after.
+    """Check a distribution of unpacked wheels, whose files must not change during the check.
 
     Raises:
         FolderError: if they changed.
@@ -147,7 +147,7 @@ def _needs_host(target: str) -> InvalidRequest:
 
 
 def _declared(new: InstalledDistribution) -> Mapping[str, Terms]:
-    """Return all needs of its plugins; accepting them here accepts them nowhere else."""
+    """Return all needs of its plugins, to accept them for this check only."""
     try:
         return declared_terms(new, (new.name,))
     except FolderError:
@@ -156,7 +156,7 @@ def _declared(new: InstalledDistribution) -> Mapping[str, Terms]:
 
 @asynccontextmanager
 async def open_conformance() -> AsyncIterator[Stand]:
-    """Yield a stand whose secrets are canaries, in the environment too."""
+    """Yield a stand whose secrets are canaries, which are also set in the environment."""
     canaries = Canaries()
     async with contextlib.AsyncExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
@@ -175,7 +175,7 @@ async def check(
     in_process: bool = False,
     **given: Any,
 ) -> Report:
-    """Check one plugin on `stand`, or on one opened for it, and return the report.
+    """Check one plugin on `stand`, or on a new stand, and return the report.
 
     Args:
         given: arguments for the check of its kind (`check_skill` and so on).
@@ -215,7 +215,7 @@ async def check_subject(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run work on a new loop to its end, even if a plugin's task ignores its cancellation."""
+    """Run work to its end on a new event loop, even if a plugin's task ignores cancellation."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -252,7 +252,7 @@ def _given(
     """Return the cases as arguments of `check_subject`, by the plugin's kind and name.
 
     Raises:
-        InvalidRequest: if they are for a plugin that is not checked.
+        InvalidRequest: if cases are for a plugin that is not checked.
     """
     targets = {(each.target.kind, each.target.name) for each in subjects}
     found: dict[tuple[str, str], Mapping[str, Any]] = {}

@@ -29,7 +29,7 @@ class NoSample(Exception):
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """Return a value that is valid by a checked schema, with every property; raise `NoSample`."""
+    """Return a value that fits a checked schema and has every property; raise `NoSample`."""
     accepts = Parameters(schema).accepts
     for value in _candidates(schema, name):
         if accepts(value):

@@ -1,5 +1,5 @@
-"""Observed runs of a skill: parameters read, requests, texts, tasks, records; and the checks of
-runs that are cancelled while they wait, or run at once on different wallets."""
+"""Observed runs of a skill, with their parameters read, requests, texts, tasks and records; and
+checks with runs that are cancelled while they wait, or that run at once on different wallets."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ class WatchedSkill:
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     async def observed(self, run: Run) -> ObservedCall:
-        """Return the present state of a run in the skill's own code."""
+        """Return the observation of a run in the skill's own code so far."""
         seen = await self.watch.observed(run.wallet.id, run.number)
         if seen.executed:
             self._calls[run.wallet.id] = run.number + 1
         return seen
 
     def begin(self, wallet: TestWallet, params: Any) -> Run:
-        """Return a new run on a wallet, which must have no other at the time."""
+        """Return a new run on a wallet, which must have no other run at the time."""
         return Run(self, wallet, params, self._calls[wallet.id])
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Everything that one run did.
+    """The observations of one run.
 
     Attributes:
         number: number among the wallet's calls, from 0.
-        outcome: its text; None if it raised.
-        error: the exception that its caller got.
-        seen: what its own code did, whatever its caller got.
-        asked: its requests to the service.
+        outcome: the skill's text; None if the skill raised an error.
+        error: the exception that the caller got.
+        seen: the observed call of the skill's own code, independent of the caller's result.
+        asked: the run's requests to the service.
         records: records stored for its wallet during the run.
         unrecorded: signatures of its wallet on the ledger without a record.
     """
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def texts(self) -> list[str]:
-        """All texts that it returned or raised."""
+        """All texts that the skill returned, or raised as errors."""
         texts = [self.outcome] if isinstance(self.outcome, str) else []
         if self.error is not None:
             texts += [str(self.error), repr(self.error)]
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def crashed(self) -> bool:
-        """True if it raised anything but a deliberate error, or ended its host."""
+        """True if the skill raised an error that is not deliberate, or ended its host."""
         raised = self.seen.raised
         if raised is not None and not (raised.deliberate or raised.cancelled):
             return True
@@ -172,8 +172,8 @@ class Subject:
     """A skill under test.
 
     Attributes:
-        generated: whether its only case was generated from its schema, and may name unknown things.
-        made_up: names of its secret settings that nobody gave.
+        generated: whether its only case was generated from its schema, with perhaps unknown names.
+        made_up: names of its secret settings whose values were generated.
         unset: error text of a call if a required setting is missing; otherwise empty.
         logged: log lines since the checks began.
         good: cases that ran to an outcome, each with its run.
@@ -211,7 +211,7 @@ class Subject:
 CANCELLED_AFTER = (0, 1, 2)
 # A skill that does not reach that call is cancelled after this many seconds.
 UNGATED_S = 0.3
-# Seconds between two looks, because tasks may need a moment to end.
+# Seconds between two observations, because tasks may need a moment to end.
 LOOKS_S = 0.01
 TASKS_LOOKS = 10
 AT_ONCE = 3
@@ -219,7 +219,7 @@ ALL_ARRIVED_S = 2.0
 
 
 class BlockingGate:
-    """A gate that lets `passes` calls through and blocks every later one for ever."""
+    """A gate that lets `passes` calls through, and blocks every later call for ever."""
 
     def __init__(self, passes: int) -> None:
         self.reached = asyncio.Event()
@@ -234,7 +234,7 @@ class BlockingGate:
 
 
 class StartingGate:
-    """A gate that blocks the first calls of all runs until all arrived; then they alternate."""
+    """A gate that blocks each run's first call until all runs have arrived; then runs alternate."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
@@ -258,7 +258,7 @@ class StartingGate:
 
 
 async def check_cancellation(subject: Subject, case: Case) -> Finding:
-    """Check that the skill ends at once and leaves no task, wherever it is cancelled."""
+    """Check that the skill, cancelled at any point, ends at once and leaves no task behind."""
     places = 0
     for passes in CANCELLED_AFTER:
         wallet = await subject.wallet()
@@ -361,8 +361,8 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
 
 
 async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
-    """Return a fault if a skill that only reads had another outcome than two equal runs alone. Its
-    stored entries are deleted before each of them."""
+    """Return a fault if a run of a reading skill had another outcome than two equal runs alone. The
+    skill's stored entries are deleted before each of these runs."""
     await _forget(skill, run.wallet)
     first = await observe_run(skill, run.wallet, run.params)
     await _forget(skill, run.wallet)

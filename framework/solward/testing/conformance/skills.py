@@ -1,5 +1,5 @@
-"""Checks of a skill, each on new wallets: among them, what it moves to the smallest unit, and
-whether four vendors accept it as a tool, with its schema trimmed for each."""
+"""Checks of a skill, each on new wallets. They include exact checks of moved amounts, and whether
+four vendors accept the skill as a tool, with its schema trimmed for each vendor."""
 
 from __future__ import annotations
 
@@ -329,12 +329,12 @@ def _blocking(subject: Subject, held: BlockedTime) -> Finding:
 
 
 async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
-    """Return a wallet and parameters for it, of a case that ran if possible; None without any."""
+    """Return a wallet and parameters, of a case that ran if possible; None without cases."""
     wallet = await subject.wallet()
     if subject.good:
         return wallet, await prepared(subject.good[0][0], wallet)
     if subject.unset:
-        return None  # without settings no call gets as far as its schema
+        return None  # without settings, every call fails before its schema is checked
     for case in subject.cases:
         if not callable(case):
             return wallet, dict(case)
@@ -342,8 +342,8 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
 
 
 async def check_money(subject: Subject, cases: Sequence[Case]) -> Finding:
-    """Check that each example that lands moves what its records' transactions moved, moves the same
-    on another wallet, and moves nothing on a frozen one."""
+    """Check that each example that lands moves exactly what its records' transactions moved, moves
+    the same amounts on another wallet, and moves nothing on a frozen wallet."""
     trouble: list[str] = []
     differs: list[str] = []
     landed = 0
@@ -400,7 +400,7 @@ async def _held(wallet: TestWallet) -> dict[str, int]:
 
 
 async def _moved(wallet: TestWallet, signatures: Sequence[str]) -> Units:
-    """Return the changes that transactions made to a wallet, as the ledger reports them."""
+    """Return the ledger's report of the changes that transactions made to a wallet."""
     moved: defaultdict[str, int] = defaultdict(int)
     options = {"encoding": "json", "maxSupportedTransactionVersion": 1}
     for signature in signatures:
@@ -435,7 +435,7 @@ def _outflow_text(units: Units) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The limits of one vendor's API on a tool; it refuses tools beyond them.
+    """The limits of one vendor's API on a tool; the vendor refuses tools beyond them.
 
     Attributes:
         narrow: whether it accepts only Gemini's subset of JSON Schema.

@@ -1,4 +1,4 @@
-"""Checks of a swap venue: its quotes, the accounts of its swap instructions, real sales on a
+"""Checks of a swap venue: its quotes, the accounts in its swap instructions, real swaps on a
 ledger, and its behaviour when servers fail."""
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class VenueCases:
 
     Attributes:
         http: a client of a server that speaks the venue's protocol; None if it needs none.
-        requests: swaps that it can make.
-        pools: the pools that the operator configures in its `pools_env`.
+        requests: swaps that the venue can make.
+        pools: the pools that the operator would configure in the venue's `pools_env`.
         genesis: accounts of the kit's ledger in addition to the demo market's, such as the venue's
             program and pools. Without it and without pools, the ledger is opened only to sell, and
             no quote can read it.
@@ -165,7 +165,7 @@ async def _of_requests(
 async def _executed(
     venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext, stand: Stand
 ) -> Finding:
-    """Sell what each request says from a new wallet, through the engine and on the kit's ledger.
+    """Make the swap of each request from a new wallet, through the engine and the kit's ledger.
 
     Tokens of the demo market are bought there first. The engine blocks any sale that brings less
     than the quoted minimum.

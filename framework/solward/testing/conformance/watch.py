@@ -1,4 +1,4 @@
-"""The kit's view of a plugin, in its plugin host or in this process."""
+"""The kit's observation of a plugin, in its plugin host or in this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CapabilityUse:
 
     Attributes:
         operation: operation of a money call, `transact`, `pocket` or `pay`; otherwise empty.
-        url: URL of an HTTP request, or of one that may be paid for; otherwise empty.
+        url: URL of an HTTP request, paid or not; otherwise empty.
         assets: mints and symbols of the assets that were to leave the wallet.
         carries: whether the request carried a secret.
         refused: code of the refusal; empty if there was none.
@@ -79,7 +79,7 @@ class BlockedTime:
 
 
 class Watch(Protocol):
-    """A place where a plugin runs, as the checks see it."""
+    """The checks' interface to the process in which a plugin runs."""
 
     async def observed(self, key: str, number: int) -> ObservedCall:
         """Return one call of a hook (`Observer.observed`)."""
@@ -98,7 +98,7 @@ class Watch(Protocol):
         """True if the plugin's distribution keeps a file."""
 
     async def restart(self) -> None:
-        """Stop everything that a plugin may still be doing."""
+        """Stop all code of a plugin that may still run."""
 
 
 class _RunContext(SkillContext):
@@ -114,7 +114,7 @@ class _RunContext(SkillContext):
 
 
 class HostWatch:
-    """A view of a plugin in its host, and of its requests where the service answers them."""
+    """A watch of a plugin in its host, which sees its requests in the service."""
 
     def __init__(self, tenant: TenantHost, storage: Path | None) -> None:
         self._tenant = tenant
@@ -248,7 +248,7 @@ def _plain(value: bytes) -> bytes:
 
 
 class ProcessWatch:
-    """A view of a plugin in this process."""
+    """A watch of a plugin in this process."""
 
     def __init__(self) -> None:
         self.observer = Observer()
@@ -295,7 +295,7 @@ class _ProcessContext(_RunContext):
 
     @property
     def http(self) -> httpx.AsyncClient:
-        """The usual client, whose calls wait at the gate."""
+        """The usual HTTP client, whose requests wait at the gate."""
         client = super().http
         return client if self.gate is None else cast(Any, _GatedObject(client, self.gate, self.run))
 
@@ -325,10 +325,10 @@ class _GatedObject:
 
 
 def name_of(error: BaseException) -> str:
-    """Return the name of the type of an error that a plugin raised, wherever it runs."""
+    """Return the type's name of an error that a plugin raised, in its host or in this process."""
     return error.type_name if isinstance(error, HostBug) else type(error).__name__
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of a plugin's error; of an unexpected one in a host only its type."""
+    """Return the text of a plugin's error; for an unexpected error in a host, only its type."""
     return name_of(error) if isinstance(error, HostBug) else f"{name_of(error)}: {error}"
