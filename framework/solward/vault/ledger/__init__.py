@@ -1,1 +1,1 @@
-"""The narrow ledger protocol and the clients that speak it to RPC nodes."""
+"""The ledger protocol, and the clients that speak it to RPC nodes."""

@@ -1,5 +1,5 @@
-"""The meaning of a node's answer over HTTP: the result of a JSON-RPC call, or why there is none; at
-a rate limit, how long to wait, and whether for one method only.
+"""Interprets a node's HTTP answer: the result of a JSON-RPC call, or why there is no result. For a
+rate limit, it tells how long to wait, and whether for one method only.
 
 `Retry-After` is RFC 9110's (seconds or a date). Public Solana nodes send it with
 `X-RateLimit-Method-Remaining`, `-Rps-Remaining` and `-Conn-Remaining`; other providers send
@@ -23,27 +23,27 @@ from solward.telemetry.scrub import scrub_start
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger.patience import NodeBusy, NodeDenies
 
-# Methods that some plans or providers leave out; a refusal says nothing about the node.
+# Methods that some plans or providers do not serve; a refusal says nothing about the node.
 OPTIONAL: Final = frozenset(
     {"getAgGenesisCert", "getProgramAccounts", "getRecentPerformanceSamples"}
 )
-# Sent once, to one node, because another try might do it twice. Refusals come from the faucet.
+# Called once, on one node, because another try might act twice. The faucet sends refusals.
 ONCE: Final = frozenset({"requestAirdrop"})
-# Of the refusals (4xx): the temporary ones, and those of this caller whatever it calls.
+# Among the refusals (4xx): temporary refusals, and refusals of this caller for any call.
 _LATER = frozenset({408, 425, 429})
 _DENIED = frozenset({401, 402, 403})
-# For an answer's body: an account of the largest size, 10 MiB, takes 14 MiB in base64.
+# The maximum of an answer's body: an account of the largest size, 10 MiB, needs 14 MiB in base64.
 MOST_ANSWER_BYTES: Final = jsontext.MAX_BYTES
 
-# Codes that providers send in the body for "over your rate"; with HTTP status 200, too.
+# Codes that providers send in the body for "over your rate", even with HTTP status 200.
 RATE_CODES: Final = frozenset({429, -32429, -32029})
 # Agave's "node is behind" (rpc-client-api/src/custom_error.rs). Some gateways use it for their rate
 # limit.
 UNHEALTHY: Final = -32005
-# Most characters of a node's text, and of an error's data.
+# The maximum characters of a node's text, and of an error's data.
 _LONGEST: Final = 500
 _LONGEST_DATA: Final = 64 * 1024
-# The longest wait that is believed; after it the node is asked again.
+# The longest wait that is respected; after it, the node is asked again.
 MAX_WAIT_S: Final = 60.0
 
 _RATE: Final = re.compile(r"rate.?limit|too many requests|requests? per second", re.IGNORECASE)
@@ -61,19 +61,19 @@ class NoAnswer(Exception):
 
 
 class MalformedAnswer(LedgerUnavailable):
-    """A node's result that is not what its method gives."""
+    """Raised if a node's result does not have the form that its method returns."""
 
 
 class RequestFailure(LedgerUnavailable):
-    """A call without a result, for which the request alone may be at fault and not the node."""
+    """Raised for a call without a result if the request, not the node, may be at fault."""
 
 
 class ForeignResponse(LedgerUnavailable):
-    """A response to another request of this process, or to none."""
+    """Raised for a response to another request of this process, or to no request."""
 
 
 class LongAnswer(NoAnswer):
-    """An answer with a longer body than is read."""
+    """Raised if an answer's body exceeds the maximum that is read."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"its answer is longer than {most >> 20} MiB")
@@ -89,7 +89,7 @@ def request(number: int, method: str, params: bytes) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """Return the JSON of a body, None if it is none."""
+    """Return the JSON of a body; None if the body is not JSON."""
     try:
         return jsontext.read_fast(body)
     except (ValueError, RecursionError):
@@ -97,7 +97,7 @@ def parsed(body: bytes) -> Any:
 
 
 def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
-    """Return the error of a call that got no answer."""
+    """Return the error for a call that got no answer."""
     kind = RequestFailure if isinstance(error, LongAnswer) else LedgerUnavailable
     return kind(f"The ledger did not answer {method} ({error})")
 
@@ -105,14 +105,14 @@ def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
 def result(
     number: int | None, method: str, status: int, headers: Mapping[str, str], answer: Any
 ) -> Any:
-    """Return the `result` in `answer`, the response to a call or what came in its place.
+    """Return the `result` in `answer`, which is the response to a call or whatever came instead.
 
     Args:
-        number: the request's id; None if no response can be its own.
+        number: the request's id; None if no response can be to this request.
         status: of HTTP.
 
     Raises:
-        NodeBusy: the node says that it answers later.
+        NodeBusy: the node says that it will answer later.
         ForeignResponse: the response has another id.
         LedgerRejected, LedgerUnavailable: see `Transport.call`.
     """
@@ -133,7 +133,7 @@ def _is_own(number: int | None, answer: Any) -> bool:
         return True
     given = answer.get("id")
     if given is None:
-        # An error may have none (JSON-RPC 2.0, 5).
+        # An error may have no id (JSON-RPC 2.0, 5).
         return bool(answer.get("error"))
     return type(given) is int and given == number
 
@@ -167,8 +167,8 @@ def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -
 
 
 def told_by_node(text: str) -> str:
-    """Return a node's text scrubbed, so that it may be stored and shown: a provider may quote its
-    address and the key in it, and a lying node anything."""
+    """Return a node's text, scrubbed so that it may be stored and shown. A provider may quote its
+    own address with the key in it, and a lying node may write anything."""
     return cleaned(scrub_start(text, _LONGEST))
 
 
@@ -189,20 +189,20 @@ def _scrubbed(value: Any) -> Any:
 
 
 def is_refusal(status: int) -> bool:
-    """Return whether an HTTP status refuses the request whenever it comes."""
+    """Return whether an HTTP status is a permanent refusal of the request."""
     return status // 100 == 4 and status not in _LATER
 
 
 def busy(
     method: str, status: int, code: int | None, message: str, headers: Mapping[str, str]
 ) -> NodeBusy | None:
-    """Return a `NodeBusy` if the node refused a call only for now; None for any other answer.
+    """Return a `NodeBusy` if the node refused a call only for the moment; None for other answers.
 
     Args:
         status: of HTTP.
-        code: of the JSON-RPC error object, None if there is none.
-        message: the error object's, scrubbed.
-        headers: by name, whatever their case.
+        code: code of the JSON-RPC error object; None without such an object.
+        message: the error object's message, scrubbed.
+        headers: HTTP headers; the case of their names does not matter.
     """
     limited = status == 429 or code in RATE_CODES or (code == UNHEALTHY and _RATE.search(message))
     wait_s = wait_of(headers)
@@ -219,10 +219,10 @@ def busy(
 
 
 def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds to wait by these headers, at most `MAX_WAIT_S`; None if they do not say.
+    """Return the seconds to wait by these headers, at most `MAX_WAIT_S`; None if not stated.
 
     Args:
-        now: the Unix time.
+        now: the current Unix time.
     """
     now = time.time() if now is None else now
     found = _retry_after(headers.get("Retry-After", ""), now)
@@ -260,7 +260,7 @@ def _reset(text: str, now: float) -> float | None:
 
 
 def json_error(answer: Any) -> tuple[int, str, Any] | None:
-    """Return code, message and data of a JSON-RPC error response; None if it is none."""
+    """Return code, message and data of a JSON-RPC error response; None for other responses."""
     error = answer.get("error") if isinstance(answer, Mapping) else None
     if not isinstance(error, Mapping) or type(error.get("code", 0)) is not int:
         return None

@@ -1,4 +1,4 @@
-"""Statements on limits: usage and reservations of scopes, and the freeze switch."""
+"""Statements on limits (usage and reservations of scopes), and on the freeze switch."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from solward.vault.store.grants import VERSION
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = SOL
-# Network fees and rent, in lamports, which have ceilings of their own.
+# Network fees and rent, in lamports; they have separate ceilings.
 COSTS_ASSET = COSTS
-# The scope of the switch that freezes everything, and of the lock that reservations share.
+# The scope of the switch that freezes everything, and of the lock shared by reservations.
 SERVICE_SCOPE = "service"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A scope's transactions in the last minute, and its units of each asset in 24 hours."""
+    """A scope's transactions in the last minute, and units of each asset in the last 24 hours."""
 
     tx_last_minute: int
     units_last_day: Mapping[str, int]
@@ -81,13 +81,13 @@ async def lock(
     agent: str | None = None,
     schedule: tuple[str, int] | None = None,
 ) -> None:
-    """Lock scopes against other reservations until the transaction ends.
+    """Lock scopes against other reservations until the database transaction ends.
 
-    On PostgreSQL every caller locks in the same order, so that none deadlocks: service (shared,
-    against a freeze), keys, agent, schedule, wallet. On SQLite the one writer has every lock.
+    On PostgreSQL every caller locks in the same order, to prevent deadlocks: service (shared,
+    against a freeze), keys, agent, schedule, wallet. On SQLite the only writer has every lock.
 
     Args:
-        keys: scopes of API keys, and others that have windows over several wallets.
+        keys: scopes of API keys, and other scopes whose windows span several wallets.
         run: agent, cycle and fencing token of the run that reserves.
         api_key: hash of the secret of the stored API key or admin credential that reserves.
         agent: the agent whose approved hold is carried out, outside any of its runs.
@@ -95,9 +95,9 @@ async def lock(
 
     Raises:
         KeyRevoked: the key is gone or expired, or has another secret.
-        TakenOver: another run has the agent's or the schedule's fencing token, or it is gone.
-        SkillError: the agent was stopped, or approved for an agent that is gone; the schedule was
-            paused.
+        TakenOver: another run has the fencing token, or the agent or schedule is gone.
+        SkillError: the agent was stopped, the approval is for an agent that is gone, or the
+            schedule was paused.
     """
     await lock_service(connection)
     for scope in sorted(keys):
@@ -131,27 +131,27 @@ def _check_running(agent: Row) -> None:
 
 
 async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
-    """Return whether an agent exists and was stopped."""
+    """Return whether an agent exists and is stopped."""
     state = select(agents.c.desired_state).where(agents.c.id == agent_id)
     found = (await connection.execute(state)).scalar_one_or_none()
     return found is not None and found != "running"
 
 
 async def lock_service(connection: AsyncConnection) -> None:
-    """Block changes of the freeze switch and of grants until the transaction ends."""
+    """Block changes of the freeze switch and of grants until the database transaction ends."""
     await lock_shared(connection, SERVICE_SCOPE)
 
 
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
-    """Lock a wallet's row until the transaction ends. SQLite has one writer and needs no lock."""
+    """Lock a wallet's row until the transaction ends. SQLite needs no lock: it has one writer."""
     if connection.dialect.name != "sqlite":
         await _LOCK_WALLET.all(connection, {"wallet_id": wallet_id})
 
 
 async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
-    """Return why a wallet's transactions are frozen, "" without a reason; None if they are not.
+    """Return why a wallet's transactions are frozen ("" without a reason); None if not frozen.
 
-    Read it after `lock` if it must still hold when the transaction ends.
+    Call this after `lock` if the answer must still be true when the transaction ends.
     """
     scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
     found = await _FREEZE_REASON.scalar(connection, scopes)
@@ -172,8 +172,8 @@ async def set_frozen(
 ) -> None:
     """Set the freeze switch of `service` or `wallet:<id>`; refusals show `reason`.
 
-    Waits for reservations that were judged without it; every reservation after this commit is
-    judged by it.
+    This waits for reservations that were judged by the old switch. Every reservation after this
+    commit is judged by the new switch.
     """
     if scope == SERVICE_SCOPE:
         await lock_exclusive(connection, scope)
@@ -203,7 +203,7 @@ async def usage(
     """Return each scope's transactions in the last minute and units in the last 24 hours.
 
     Raises:
-        ValueError: a scope has no limits (`tables.FOUND_BY`), and so no windows.
+        ValueError: a scope is of a kind without limits (`tables.FOUND_BY`), so it has no windows.
     """
     if any(scope.startswith(FOUND_BY) for scope in scopes):
         raise ValueError(f"scopes that have no windows are among {sorted(scopes)}")
@@ -233,7 +233,7 @@ _NTH_RECENT = Prepared(
 
 
 async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
-    """Return milliseconds until fewer than `most` transactions of a scope are in the last minute.
+    """Return the milliseconds until a scope has fewer than `most` transactions in a minute.
 
     None if there are fewer now, or if `most` is 0.
     """
@@ -255,10 +255,10 @@ async def reserve(
     now_ms: int,
     more: Sequence[tuple[str, str, int]] = (),
 ) -> None:
-    """Count a transaction against its scopes: a rate slot each, and units of each asset.
+    """Count a transaction in all its scopes: one rate slot, and the units of each asset.
 
     Args:
-        more: scope, asset and units that count in one scope only.
+        more: (scope, asset, units) of units that count in one scope only.
     """
     rows = [(scope, *each) for scope in scopes for each in units_by_asset.items()]
     # Inserts lock totals, which every transaction must lock in the same order.
@@ -291,7 +291,7 @@ async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: 
 
 
 # Windows are at most a day behind the clock that stamps records (`window_clock`), so no window has
-# anything older.
+# older rows.
 _FORGOTTEN_MS = 2 * DAY_MS
 _FORGET = delete(opened_accounts).where(opened_accounts.c.created_ms < bindparam("b_before"))
 _NOTE_OPENED = insert_or_set(
@@ -316,11 +316,11 @@ async def note_opened(
     created_ms: int,
     rents: Mapping[str, int],
 ) -> None:
-    """Store which transaction opened own token accounts, and the rent it counts for each.
+    """Store which transaction opened own token accounts, and the rent counted for each.
 
     Args:
-        created_ms: the record's.
-        rents: account -> lamports.
+        created_ms: the record's `created_ms`.
+        rents: account -> lamports of rent.
     """
     await connection.execute(_FORGET, {"b_before": created_ms - _FORGOTTEN_MS})
     await connection.execute(
@@ -338,7 +338,7 @@ async def note_opened(
 
 
 async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
-    """Return the transactions that opened these own token accounts, which get the rent back."""
+    """Return the transactions that opened these own token accounts; they get returned rent."""
     statement = select(opened_accounts.c.transaction_id).where(
         opened_accounts.c.account.in_(accounts)
     )
@@ -346,9 +346,9 @@ async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set
 
 
 async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]) -> None:
-    """Give returned rent to the transaction that opened the account, in all its scopes and once.
+    """Return rent once to the transaction that opened the account, in all its scopes.
 
-    Accounts of which no opening transaction is known are ignored.
+    Accounts without a known opening transaction are ignored.
 
     Args:
         returned: own token account that was closed -> lamports of rent that came back.
@@ -359,7 +359,7 @@ async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]
         for row in rows
     ]
     if credited:
-        # Every transaction updates in the same order, so that no two deadlock.
+        # All transactions update in the same order, so that no two deadlock.
         credited.sort(key=lambda each: str(each["b_id"]))
         await connection.execute(_CREDIT_COSTS, credited)
 
@@ -382,7 +382,7 @@ async def reserved_by_scope(
 ) -> dict[str, dict[str, int]]:
     """Return the units that unfinished transactions reserve, by scope and asset.
 
-    Every scope is in it.
+    The result contains every scope.
     """
     found: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
     for row in await connection.execute(_RESERVED, {"scopes": list(scopes)}):
@@ -394,7 +394,7 @@ async def reserved_by(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, dict[str, int]]:
     """Return the reserved units by transaction id and asset. All scopes of a transaction count the
-    same, except grants, which may count a part and are ignored."""
+    same units, except scopes of grants, which may count a part and are ignored."""
     statement = (
         select(
             reservations.c.transaction_id,

@@ -1,6 +1,6 @@
-"""Transaction records: stored, found, listed.
+"""Statements that store, find and list transaction records.
 
-Each function works inside the caller's transaction; the engine decides what belongs together.
+Each function works inside the caller's transaction; the engine groups the statements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RECORDS = Records(
 )
 RECORD = _RECORDS.columns
 record_of = _RECORDS.read
-"""Return the record that the columns of `RECORD` hold, in their order."""
+"""Return the record in the columns of `RECORD`, in their order."""
 
 _AMONG_IDS = transactions.c.id.in_(bindparam("b_ids", expanding=True))
 _INSERT = Prepared(insert(transactions))
@@ -58,10 +58,10 @@ async def insert_record(
     """Store a new record and record its event.
 
     Args:
-        held_lamports: the reserved amount, fees and rent of a pending record.
-        owner: the process that drives a pending record.
-        trace: where the request came from, to follow it through the logs.
-        plugin: the distribution of a third party's plugin that asked for it.
+        held_lamports: the reserved amount, fees and rent, for a pending record.
+        owner: the process that works on a pending record.
+        trace: the request's origin, to follow the transaction through the logs.
+        plugin: the distribution of the third-party plugin that requested the transaction.
         refusal_numbers: the numbers in a blocked record's refusal, by name.
     """
     values = _RECORDS.row(record) | {
@@ -73,7 +73,7 @@ async def insert_record(
         "recipient": recipient_of(record.type, record.details),
     }
     if refusal_numbers is not None:
-        # Only a refused record uses the column: the statement of the others stays shorter.
+        # Only a refused record uses the column, so the statement for other records stays shorter.
         values["refusal_numbers"] = dict(refusal_numbers)
     await _INSERT.run(connection, values)
     record_event(connection, record, trace)
@@ -84,17 +84,17 @@ async def insert_record(
 def record_event(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None = None
 ) -> None:
-    """Record the event of a transaction's new status."""
+    """Record the event for a transaction's new status."""
     outbox.record(connection, f"transaction:{record.status.value}", record.to_json(), trace)
 
 
 async def set_signature(
     connection: AsyncConnection, transaction_id: str, signature: str, *, owner: str | None = None
 ) -> bool:
-    """Store the signature of a transaction this service did not sign (the faucet's).
+    """Store the signature of a transaction that this service did not sign (the faucet's).
 
     Returns:
-        Whether the transaction was still `owner`'s; nothing is stored otherwise.
+        Whether `owner` still owned the transaction; otherwise nothing is stored.
     """
     statement = (
         update(transactions)
@@ -135,13 +135,13 @@ async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, 
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
-    """Return the record of a logical action; None if it was never requested."""
+    """Return the record of a logical action; None if the action was never requested."""
     row = await _BY_ACTION.first(connection, {"b_key": action_key})
     return None if row is None else record_of(row)
 
 
 def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
-    """Prepare a page of records, newest first, of one wallet or all, from the top or a record."""
+    """Prepare a page of records, of one wallet or all, newest first, from the top or a record."""
     place: Any = _NEWEST
     if older:
         before = select(transactions.c.seq).where(transactions.c.id == bindparam("b_before"))
@@ -165,7 +165,7 @@ _HISTORY, _HISTORY_IDS = (
 async def history(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[TransactionRecord]:
-    """Return the newest records, of one wallet or all, older than the record `before`."""
+    """Return the newest records of one wallet or all that are older than the record `before`."""
     statement, parameters = _page(_HISTORY, wallet_id, limit, before)
     return [record_of(row) for row in await statement.all(connection, parameters)]
 
@@ -173,7 +173,7 @@ async def history(
 async def history_ids(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[str]:
-    """Return the ids of `history`."""
+    """Return the ids of the records that `history` returns."""
     statement, parameters = _page(_HISTORY_IDS, wallet_id, limit, before)
     return [row[0] for row in await statement.all(connection, parameters)]
 
@@ -192,7 +192,7 @@ def _page(
     return forms[wallet_id is not None, before is not None], parameters
 
 
-# The newest records of each wallet; the inner statement finds the oldest of them by an index.
+# The newest records of each wallet; the inner statement finds the oldest one by an index.
 _OLDER = transactions.alias("older")
 _RECENT = Prepared(
     select(transactions.c.seq, *RECORD).where(
@@ -234,7 +234,7 @@ _STAKED = select(transactions.c.details).where(
 
 
 async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[str]:
-    """Return the stake accounts of a wallet's records that were sent."""
+    """Return the stake accounts in a wallet's sent records."""
     rows = await connection.execute(_STAKED, {"b_wallet": wallet_id})
     found = (jsontext.loads(details).get("stakeAccount") for details in rows.scalars())
     return sorted({each for each in found if isinstance(each, str)})
@@ -252,11 +252,11 @@ _LAUNCHED = select(transactions.c.details).where(
 async def launched(
     connection: AsyncConnection, wallet_id: str, mints: Collection[str]
 ) -> frozenset[str]:
-    """Return those of `mints` that a confirmed record of the wallet launched."""
+    """Return the `mints` that a confirmed record of the wallet launched."""
     found: set[str] = set()
     for mint in mints:
         rows = await connection.execute(_LAUNCHED, {"b_wallet": wallet_id, "b_mint": mint})
-        # The details may contain the mint's text elsewhere, such as in the token's name.
+        # A record's details may contain the mint's text elsewhere, such as in the token's name.
         if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
             found.add(mint)
     return frozenset(found)
@@ -283,7 +283,7 @@ _OF_A_PLUGIN = text("transactions.plugin IS NOT NULL")
 async def of_plugin(
     connection: AsyncConnection, wallet_id: str, plugin: str, request: HistoryRequest
 ) -> list[TransactionRecord]:
-    """Return the newest records of a wallet that a plugin's distribution asked for."""
+    """Return a wallet's newest records that a plugin's distribution requested."""
     statement = select(*RECORD).where(
         transactions.c.wallet_id == wallet_id, transactions.c.plugin == plugin, _OF_A_PLUGIN
     )

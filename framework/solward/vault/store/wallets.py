@@ -1,4 +1,4 @@
-"""Wallets with their sealed keys, and the keystore's versions: every statement about them."""
+"""Statements on wallets with their sealed keys, and on the keystore's versions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _REWRAP = (
 async def insert_wallet(
     connection: AsyncConnection, row: Fields, *, imported: bool = False
 ) -> None:
-    """Store a wallet of whoever acts now, and record its event.
+    """Store a wallet created by the current principal, and record the event.
 
     Args:
-        row: columns of the table.
-        imported: whether its key was made elsewhere.
+        row: the values of the table's columns.
+        imported: whether the wallet's key was made elsewhere.
 
     Raises:
-        sqlalchemy.exc.IntegrityError: its public key is stored already.
+        sqlalchemy.exc.IntegrityError: the public key is stored already.
     """
     await _INSERT.run(connection, row | {"created_by": principal()})
     after = {"tags": row["tags"], "imported": imported}
@@ -47,13 +47,13 @@ def _subject(row: Fields) -> Fields:
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
-    """Return one wallet by its id; None if there is none."""
+    """Return one wallet by its id; None if no wallet has the id."""
     row = (await connection.execute(_ONE, {"b_id": wallet_id})).mappings().first()
     return None if row is None else dict(row)
 
 
 async def made_by(connection: AsyncConnection, principal: str) -> int:
-    """Count the wallets that a principal made, under a lock until the transaction ends."""
+    """Count the wallets that a principal created; keep a lock until the transaction ends."""
     await lock_exclusive(connection, f"wallets-of:{principal}")
     statement = select(func.count()).where(wallets.c.created_by == principal)
     return int((await connection.execute(statement)).scalar_one())
@@ -91,7 +91,7 @@ async def _rows(connection: AsyncConnection, statement: Select[Any]) -> list[Fie
 async def oldest_wallets(
     connection: AsyncConnection, limit: int, after: str | None = None
 ) -> list[Row]:
-    """Return wallets without their sealed keys, oldest first, made after wallet `after`."""
+    """Return wallets newer than the wallet `after`, without their sealed keys, oldest first."""
     if after is None:
         return await _FIRST.all(connection, {"b_limit": limit})
     return await _AFTER.all(connection, {"b_limit": limit, "b_id": after})
@@ -100,14 +100,14 @@ async def oldest_wallets(
 async def newest_wallets(
     connection: AsyncConnection, limit: int, before: str | None = None
 ) -> list[Row]:
-    """Return wallets without their sealed keys, newest first, made before wallet `before`."""
+    """Return wallets older than the wallet `before`, without their sealed keys, newest first."""
     if before is None:
         return await _LAST.all(connection, {"b_limit": limit})
     return await _BEFORE.all(connection, {"b_limit": limit, "b_id": before})
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:
-    """Replace a wallet's tags, and record the event if they change."""
+    """Replace a wallet's tags, and record an event if the tags change."""
     statement = select(wallets).where(wallets.c.id == wallet_id).with_for_update()
     row = (await connection.execute(statement)).mappings().first()
     if row is None or list(tags) == row["tags"]:
@@ -135,7 +135,7 @@ async def wallets_under(
 async def rewrap(
     connection: AsyncConnection, old: int, new: int, wrapped: Sequence[tuple[str, bytes]]
 ) -> None:
-    """Store (wallet id, newly wrapped data key) for wallets that are still under `old`."""
+    """Store each (wallet id, newly wrapped data key) if the wallet is still under version `old`."""
     await connection.execute(
         _REWRAP,
         [
@@ -156,6 +156,6 @@ async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
 
 
 async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:
-    """End a rotation: delete version `old`, and its KEK from the `kdf` of `new`."""
+    """End a rotation: delete version `old`, and delete its KEK from the `kdf` of version `new`."""
     await connection.execute(delete(keystore).where(keystore.c.kek_version == old))
     await connection.execute(update(keystore).where(keystore.c.kek_version == new).values(kdf=kdf))

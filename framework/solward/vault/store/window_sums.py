@@ -1,4 +1,4 @@
-"""Sums over the time windows of scopes, from rows and hourly totals."""
+"""Statements that sum scopes' time windows, from rows and hourly totals."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from solward.database.tables import reservation_totals, reservations
 from solward.support import jsontext
 from solward.support.durations import HOUR_MS
 
-# Units are stored as high * HALF + low, so that sums of each half do not overflow.
+# Units are stored as high * HALF + low, so that the sum of each half does not overflow.
 HALF: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSum:
-    """A sum over one window: units of the asset, and transactions."""
+    """A sum over one window: units of the asset, and number of transactions."""
 
     units: int = 0
     transactions: int = 0
 
 
-# Adds the rows of the hour in which the window begins to the totals of the hours after it. A row
-# that a clock ahead of ours stamped later than now is in every window.
+# Adds the rows of the hour in which the window begins to the totals of the following hours. A row
+# with a time after now, stamped by a clock ahead of ours, is in every window.
 _SUM = (
     " SELECT i, sum(high) AS high, sum(low) AS low, sum(count) AS count FROM ("
     "SELECT needs.i AS i, rows.units >> 32 AS high, rows.units & 4294967295 AS low, 1 AS count"
@@ -68,8 +68,8 @@ async def sum_windows(
     """Sum what each scope has counted of an asset in (now - length, now], in one query.
 
     Args:
-        needs: scope, asset, and length of the window in ms.
-        now_ms: where the windows end.
+        needs: (scope, asset, length of the window in ms) of each sum.
+        now_ms: the time at which the windows end.
     """
     wanted = list(needs)
     if not wanted:
@@ -129,11 +129,11 @@ async def room_at(
     *,
     transactions: bool = False,
 ) -> int | None:
-    """Return the Unix milliseconds at which `excess` has left the window; None if it never does.
+    """Return the Unix milliseconds when `excess` will have left the window; None if never.
 
     Args:
-        excess: units or transactions above the limit now; more than 0.
-        transactions: whether to count transactions, not units.
+        excess: units or transactions now above the limit; more than 0.
+        transactions: True to count transactions, False to count units.
     """
     after = now_ms - length_ms
     hours = await connection.execute(
@@ -160,8 +160,8 @@ async def room_at(
     return None
 
 
-# Steps from each scope to the next, because DISTINCT would read every hour of every scope. Scopes
-# are ordered by their bytes, so those of grants are neighbours.
+# Goes from each scope to the next, because DISTINCT would read every hour of every scope. Scopes
+# are ordered by their bytes, so the scopes of grants are neighbours.
 _SCOPES = text(
     "WITH RECURSIVE scopes(scope) AS (SELECT min(scope) FROM reservation_totals"
     " WHERE scope >= 'grant:' AND scope < 'grant;' UNION ALL"
@@ -178,13 +178,13 @@ async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
 
 
 def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """Return the sums `high` and `low` of a column of units, which no number of rows overflows."""
+    """Return the sums `high` and `low` of a column of units; no number of rows overflows them."""
     high, low = column.op(">>")(literal_column("32")), column.op("&")(literal_column(str(HALF - 1)))
     return func.sum(high).label("high"), func.sum(low).label("low")
 
 
 def units(high: Any, low: Any) -> int:
-    """Return the units of which `halves` gave the two sums."""
+    """Return the units that the two sums of `halves` represent."""
     return int(high) * HALF + int(low)
 
 
@@ -200,9 +200,9 @@ _LOCK_TOTALS = Prepared(
 
 
 async def lock_totals(connection: AsyncConnection, transaction_ids: Collection[str]) -> None:
-    """Lock the totals that a change of these transactions' reservations changes.
+    """Lock the totals that will change with these transactions' reservations.
 
-    All lock in one order, so that none deadlocks. SQLite has one writer and needs no lock.
+    All callers lock in one order, to prevent deadlocks. SQLite needs no lock: it has one writer.
     """
     if connection.dialect.name != "sqlite" and transaction_ids:
         await _LOCK_TOTALS.all(connection, {"ids": list(transaction_ids)})
@@ -215,7 +215,7 @@ _FORGET = delete(reservations).where(reservations.c.scope == bindparam("b_scope"
 async def replace_counted(
     connection: AsyncConnection, scope: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Replace the rows that a grant's scope has in `reservations`."""
+    """Replace the rows of a grant's scope in `reservations`."""
     await connection.execute(_FORGET, {"b_scope": scope})
     if rows:
         await connection.execute(_SEED_ROWS, list(rows))
