@@ -43,27 +43,27 @@ from solward.vault.ledger.transport import ChangeCounter, ManyNodes, Transport
 
 T = TypeVar("T")
 
-# `_call` replaces the commitment in these where the ledger needs another.
+# `_call` replaces the commitment in these parameters if the ledger needs another.
 _CONFIRMED = {"commitment": CONFIRMED}
 _FINALIZED = {"commitment": FINALIZED}
 _BASE64 = {"commitment": CONFIRMED, "encoding": "base64"}
-# Longest wait for a node that is behind; on a healthy cluster most are behind by less.
+# The longest wait for a node that is behind; healthy nodes are usually behind by less.
 _BEHIND_S = 2.0
-# Seconds between two looks at a cluster without Alpenglow, and for the nodes' answers.
+# Seconds between two looks at a cluster without Alpenglow; also the limit for nodes' answers.
 _LOOK_EVERY_S = 600.0
 _LOOK_S = 1.0
 _SAMPLES = 3
-# A faucet says so by the HTTP status, the codes of a rate limit, or an internal error.
+# A faucet that refuses answers with an HTTP status, a rate limit's codes, or an internal error.
 _FAUCET_LIMITS = RATE_CODES | {-32603}
 _FAUCET = (
     "That is the limit of the cluster's faucet, not of this service: ask for less or later, or get"
     " SOL of devnet and testnet at https://faucet.solana.com"
 )
-# getMultipleAccounts and getSignatureStatuses refuse more (Agave rpc limits).
+# getMultipleAccounts and getSignatureStatuses refuse more entries (Agave rpc limits).
 _MAX_ACCOUNTS = 100
 _MAX_STATUSES = 256
-# The status of a transaction whose entry cannot be read, which says nothing about the others. None
-# would prove that the node does not know the transaction.
+# The status for a transaction whose entry cannot be read; other entries stay valid. None would
+# prove that the node does not know the transaction.
 _UNREAD = SignatureStatus(0, None, None)
 # A mint's decimals are one byte.
 _MAX_DECIMALS = 255
@@ -71,13 +71,13 @@ _MAX_DECIMALS = 255
 
 @dataclass(slots=True)
 class _SharedFacts:
-    """The knowledge that ledgers over the same nodes share.
+    """Facts shared by ledgers over the same nodes.
 
     Attributes:
-        is_alpenglow: whether each node showed the certificate. If one node's word were enough, the
-            others would show what was there thirty slots ago.
+        is_alpenglow: whether every node showed the Alpenglow certificate. If one node's word were
+            enough, other nodes would answer with the state of thirty slots ago.
         newest_landed_slot: the newest slot in which a node said that a transaction landed.
-        given_up_slot: a slot that no node reached in time; it may have been a lie.
+        given_up_slot: a slot that no node reached in time; a node may have lied about it.
         landed: how often a node said that a transaction landed.
     """
 
@@ -90,11 +90,11 @@ class _SharedFacts:
 
 
 class Ledger:
-    """All calls to a cluster that Solward needs. Code that only reads takes it as a `ReadLedger`.
+    """All calls to a cluster that Solward needs. Code that only reads has the type `ReadLedger`.
 
     Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
-    Every method may raise `LedgerUnavailable` (no answer, or one of the wrong shape: nothing is
-    known) or `LedgerRejected` (a JSON-RPC error object).
+    Every method may raise `LedgerUnavailable` (no answer, or an answer of the wrong shape: nothing
+    is known) or `LedgerRejected` (a JSON-RPC error object).
     """
 
     def __init__(self, transport: Transport, known: _SharedFacts | None = None) -> None:
@@ -110,9 +110,9 @@ class Ledger:
             self._known.slot_times[transport] = self._slot_time
 
     def nodes(self) -> tuple[Ledger, ...]:
-        """Return a ledger for each usable node, the one to ask first; itself if there is only one.
+        """Return a ledger for each usable node, preferred first; itself if there is only one node.
 
-        None of them switches to another node: for conclusions that need two answers of one node.
+        These ledgers never switch to another node, for conclusions from two answers of one node.
         """
         if self._many is None:
             return (self,)
@@ -125,12 +125,12 @@ class Ledger:
         return found
 
     def other_nodes(self, node: Ledger) -> tuple[Ledger, ...]:
-        """Return the usable nodes other than `node`, which is one of `nodes()`."""
+        """Return the usable nodes other than `node`, which comes from `nodes()`."""
         return tuple(each for each in self.nodes() if each._transport is not node._transport)
 
     async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
-        """Return what `work` gives on one node, or the next if one does not answer or is too far
-        behind; if none answers, again within the caller's deadline (`patience`)."""
+        """Return the result of `work` on one node, or on the next if one does not answer or is too
+        far behind. If none answers, try again within the caller's deadline (`patience`)."""
         if self._many is None:
             return await work(self)
 
@@ -140,7 +140,7 @@ class Ledger:
                 try:
                     return await work(node)
                 except ConfigError:
-                    # This node was just found to be of another cluster; resting ones may answer.
+                    # This node was just found to be of another cluster; resting nodes may answer.
                     continue
                 except LedgerRejected as error:
                     if error.code != MIN_CONTEXT_SLOT:
@@ -149,7 +149,7 @@ class Ledger:
                 except LedgerError as error:
                     errors.append(error)
             if not errors:
-                # Every node is of another cluster, or those that are not rest; a call says which.
+                # Every node is of another cluster, or the others rest; a call tells which.
                 return await work(self)
             raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
 
@@ -157,12 +157,12 @@ class Ledger:
 
     @property
     def slot_s(self) -> float:
-        """The seconds that a slot takes; with several nodes, the lower median of them."""
+        """The seconds that a slot takes; for several nodes, the lower median of their values."""
         return together_s(self._known.slot_times.values())
 
     async def look(self) -> None:
-        """Ask the nodes for the pace of slots and for the consensus, unless that was done lately.
-        A ledger that does not answer raises nothing."""
+        """Ask the nodes for the pace of slots and for the consensus, unless they were asked lately.
+        Nothing is raised if the ledger does not answer."""
         known, now = self._known, time.monotonic()
         if now - known.looked_at < _LOOK_EVERY_S:
             return
@@ -174,7 +174,7 @@ class Ledger:
                     asyncio.gather(*(node._certified() for node in nodes)),
                     asyncio.gather(*(node._sample() for node in nodes)),
                 )
-                # Nodes that rest have shown no certificate.
+                # Resting nodes have not shown a certificate.
                 shown = {n.origin for n, each in zip(nodes, certified, strict=True) if each}
                 known.is_alpenglow = known.is_alpenglow or (
                     all(certified) and shown == self.origins()
@@ -186,7 +186,7 @@ class Ledger:
                 self._slot_time.sampled(await self._call("getRecentPerformanceSamples", _SAMPLES))
 
     async def _certified(self) -> bool:
-        # One that does not know the method (-32601) says nothing of its cluster.
+        # A node that does not know the method (-32601) says nothing about its cluster.
         try:
             return self._known.is_alpenglow or has_certificate(await self._call("getAgGenesisCert"))
         except LedgerError:
@@ -194,41 +194,41 @@ class Ledger:
 
     @property
     def newest_landed_slot(self) -> int:
-        """The newest slot in which a node told this process that a transaction landed, 0 for none.
-        A node that has not reached it shows the wallets as they were before."""
+        """The newest slot in which a transaction landed, as a node told this process; 0 for none. A
+        node that has not reached this slot returns older balances of wallets."""
         return self._known.newest_landed_slot
 
     @property
     def changes(self) -> int:
-        """A count that grows with each ledger change that this process learns of: a node's word
-        that a transaction landed; on the embedded ledger, any change of an account too."""
+        """A count that grows with each ledger change that this process learns of: a transaction
+        that landed by a node's word, or any account change on the embedded ledger."""
         seen = 0 if self._counter is None else self._counter.changes
         return self._known.landed + seen
 
     @property
     def origin(self) -> str:
-        """The origin of one node's answers; see `transport.is_enough`."""
+        """The host that one node's answers come from; see `transport.is_enough`."""
         return self._transport.origin
 
     def origins(self) -> frozenset[str]:
-        """Return the origins of every node that is configured, those that rest included."""
+        """Return the origins of all configured nodes, resting nodes included."""
         if self._many is None:
             return frozenset({self._transport.origin})
         return self._many.origins()
 
     async def balance(self, address: str) -> int:
-        """Return the lamports of an address, 0 when it does not exist."""
+        """Return the lamports of an address; 0 if the account does not exist."""
         return _u64(_value(await self._read("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
-        """Return an account's state, None when it does not exist."""
+        """Return an account's state; None if the account does not exist."""
         return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
 
     async def account_from(self, address: str, min_slot: int) -> Account | None:
         """Return an account's state at `min_slot` or later.
 
         Raises:
-            LedgerUnavailable: no node has reached it, though it was waited for.
+            LedgerUnavailable: no node has reached `min_slot`, even after a wait.
         """
         try:
             answer = await self._read("getAccountInfo", address, _BASE64, min_slot=min_slot)
@@ -241,16 +241,16 @@ class Ledger:
         return _account(_value(answer))
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
-        """Return many accounts' states, in as many calls of 100 as it takes."""
+        """Return many accounts' states, read in calls of up to 100."""
         return (await self.accounts_at(addresses))[1]
 
     async def accounts_at(
         self, addresses: Sequence[str], *, min_slot: int = 0, finalized: bool = False
     ) -> tuple[int, dict[str, Account | None]]:
-        """Return as `accounts` does, after the slot they were read at, the earliest of all calls.
+        """Return the slot of the read (the earliest of all calls), and the result of `accounts`.
 
         Args:
-            finalized: read them at `finalized`; needs a `min_slot`.
+            finalized: whether to read at `finalized`; needs a `min_slot`.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
@@ -266,7 +266,7 @@ class Ledger:
             else self._read("getMultipleAccounts", chunk, options)
             for chunk in chunks
         ]
-        # A single call needs no task.
+        # A single call needs no separate task.
         answers = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         found: dict[str, Account | None] = {}
         for chunk, answer in zip(chunks, answers, strict=True):
@@ -279,7 +279,7 @@ class Ledger:
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
         """Return a wallet's token accounts under both token programs, zero balances included.
 
-        Strangers open them too: one that cannot be read is left out, unless none can be.
+        Strangers can open such accounts. Unreadable accounts are left out, unless all are.
         """
         programs = (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
         options = {"commitment": CONFIRMED, "encoding": "jsonParsed"}
@@ -306,9 +306,9 @@ class Ledger:
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
-        """Return the accounts of a program with `size` bytes of data that hold `key` at `offset`.
+        """Return a program's accounts with `size` bytes of data and `key` at `offset`.
 
-        One that cannot be read is left out, unless none can be. Raises `LedgerRejected` with
+        An unreadable account is left out, unless all are unreadable. Raises `LedgerRejected` with
         `NOT_SERVED` if no provider serves the call.
         """
         filters = [{"dataSize": size}, {"memcmp": {"offset": offset, "bytes": key}}]
@@ -324,7 +324,7 @@ class Ledger:
         return dict(_read_each("getProgramAccounts", values, _program_account))
 
     async def stake_minimum_delegation(self) -> int:
-        """Return the least lamports that a stake must delegate."""
+        """Return the minimum lamports that a stake must delegate."""
         return _u64(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
@@ -348,7 +348,7 @@ class Ledger:
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
 
     async def first_slot(self) -> int:
-        """Return the first slot in the node's history; of older ones it knows nothing."""
+        """Return the first slot in the node's history; the node knows nothing of older slots."""
         return _u64(await self._call("getFirstAvailableBlock"))
 
     async def latest_blockhash(self) -> Blockhash:
@@ -360,8 +360,8 @@ class Ledger:
             return Blockhash(str(value["blockhash"]), height, _u64(answer["context"]["slot"]))
 
     async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
-        """Return the least price, in micro-lamports a compute unit, at which a transaction that
-        writes `addresses` (at most 128) landed in each of the node's last slots, oldest first."""
+        """Return the lowest price, in micro-lamports a compute unit, at which a transaction that
+        writes `addresses` (at most 128) landed, for each of the node's last slots, oldest first."""
         answer = await self._call("getRecentPrioritizationFees", list(addresses))
         found = _read_each("getRecentPrioritizationFees", answer, _slot_fee)
         return [fee for _slot, fee in sorted(found)]
@@ -369,8 +369,8 @@ class Ledger:
     async def simulate(
         self, wire: bytes, addresses: Sequence[str], *, min_slot: int = 0
     ) -> SimulationResult:
-        """Simulate a transaction without signature checks, with the state of `addresses` after it;
-        `LedgerRejected` with `MIN_CONTEXT_SLOT` if no node has reached `min_slot`."""
+        """Simulate a transaction without signature checks; return the state of `addresses` after
+        it. `LedgerRejected` with `MIN_CONTEXT_SLOT` if no node has reached `min_slot`."""
         answer = await self._call(
             "simulateTransaction",
             base64.b64encode(wire).decode("ascii"),
@@ -387,7 +387,7 @@ class Ledger:
         with _shaped("simulateTransaction"):
             value = answer["value"]
             listed = value.get("accounts")
-            # A node gives no account states for a transaction that failed.
+            # A node returns no account states for a failed transaction.
             states = listed if listed is not None else [None] * len(addresses)
             if len(states) != len(addresses):
                 raise _malformed("simulateTransaction")
@@ -407,9 +407,9 @@ class Ledger:
             )
 
     async def send(self, wire: bytes) -> str:
-        """Send bytes without preflight or retries: the engine simulated and resends them itself.
+        """Send bytes without preflight or retries: the engine simulates and resends bytes itself.
 
-        An error here is never the transaction's fate: only statuses are.
+        An error here never tells the transaction's fate: only statuses do.
         """
         options = {"encoding": "base64", "skipPreflight": True, "maxRetries": 0}
         return str(
@@ -419,8 +419,8 @@ class Ledger:
     async def statuses(
         self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Return the statuses of signatures in their order, None if unknown; 256 a call. A node
-        that has not reached `min_slot` counts as no answer: it may not know them yet."""
+        """Return the statuses of signatures in their order, None if unknown; 256 per call. The
+        answer of a node below `min_slot` does not count: it may not know the signatures yet."""
         found: list[SignatureStatus | None] = []
         for start in range(0, len(signatures), _MAX_STATUSES):
             chunk = list(signatures[start : start + _MAX_STATUSES])
@@ -453,8 +453,8 @@ class Ledger:
         """Return transactions that mention an address, newest first; `confirmed` or `finalized`.
 
         Args:
-            before: only older ones than this.
-            limit: at most as many, at most 1,000.
+            before: a signature; only older transactions are returned.
+            limit: the maximum number of transactions, up to 1,000.
 
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
@@ -468,7 +468,7 @@ class Ledger:
         return list(map(_signature_row, answer))
 
     async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
-        """Return the bytes of a landed transaction, None when unknown."""
+        """Return the bytes of a landed transaction; None if unknown."""
         options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _at(finalized)
         answer = await self._call("getTransaction", signature, options)
         if answer is None:
@@ -477,7 +477,7 @@ class Ledger:
             return _base64(answer["transaction"])
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
-        """Return a landed transaction with its meta in the RPC's JSON shape, None when unknown."""
+        """Return a landed transaction with its meta in the RPC's JSON shape; None if unknown."""
         options = {
             "commitment": CONFIRMED,
             "encoding": "json",
@@ -489,7 +489,7 @@ class Ledger:
         return answer
 
     async def request_airdrop(self, address: str, lamports: int) -> str:
-        """Request SOL of the cluster's faucet; returns the faucet transaction's signature."""
+        """Request SOL from the cluster's faucet; return the faucet transaction's signature."""
         try:
             signature = await self._call("requestAirdrop", address, lamports, _CONFIRMED)
         except NodeBusy as error:
@@ -499,7 +499,7 @@ class Ledger:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
         with _shaped("requestAirdrop"):
-            # It is polled with all others, and a node refuses them all for an invalid one.
+            # It is polled with all others, and one invalid signature makes a node refuse all.
             return str(Signature.from_string(signature))
 
     async def close(self) -> None:
@@ -508,12 +508,12 @@ class Ledger:
 
     async def _read(self, method: str, *params: Any, min_slot: int = 0) -> Any:
         """Read state from a node that has reached the newest landed slot. A node that is behind
-        would show a payment's sender the balance from before the payment.
+        would report a sender's balance from before the payment.
 
-        If no node reaches that slot in time, a node that has reached `min_slot` is enough.
+        If no node reaches that slot in time, a node that has reached `min_slot` suffices.
 
         Raises:
-            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node gets to `min_slot` in time.
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node reaches `min_slot` in time.
         """
         known, slot = self._known, self._known.newest_landed_slot
         if slot > max(known.given_up_slot, min_slot):
@@ -528,13 +528,13 @@ class Ledger:
         return await self._read_from(min_slot, method, *params)
 
     async def _read_from(self, min_slot: int, method: str, *params: Any) -> Any:
-        """Read state at `min_slot` or later, and wait for nodes that are behind."""
+        """Read state at `min_slot` or later; wait for nodes that are behind."""
         *others, options = params
         ends = time.monotonic() + _BEHIND_S
         while True:
             try:
                 answer = await self._call(method, *others, options | _from(min_slot))
-                # A proxy may not know the option, and say honestly that its answer is older.
+                # A proxy may not know the option, and report honestly that its answer is older.
                 slot = newest_slot(method, answer)
                 if slot is None or slot >= min_slot:
                     return answer
@@ -551,10 +551,10 @@ class Ledger:
         except LedgerRejected as error:
             if word == FINALIZED or not refuses_confirmed(error):
                 raise
-            # That one node refuses the word says nothing of the others.
+            # One node's refusal of the word says nothing about the other nodes.
             self._is_without_confirmed = self._many is None
             answer = await self._transport_call(method, in_word(params, FINALIZED))
-        # A `finalized` answer before Alpenglow names an old slot, which would not measure well.
+        # Before Alpenglow a `finalized` answer names an old slot, which would measure badly.
         if word == FINALIZED or _FINALIZED not in params:
             slot = newest_slot(method, answer)
             if slot is not None:
@@ -596,7 +596,7 @@ def _malformed(method: str | None = None) -> MalformedAnswer:
 
 @contextlib.contextmanager
 def _shaped(method: str) -> Iterator[None]:
-    """Raise `MalformedAnswer` if an answer lacks what the block reads of it."""
+    """Raise `MalformedAnswer` if an answer lacks a value that the block reads."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -617,7 +617,7 @@ def _context_slot(answer: Any) -> int:
 
 
 def _u64(value: Any, most: int = U64_MAX) -> int:
-    """Return a whole number of at most 64 bits, because nodes refuse calls with a larger one."""
+    """Return a whole number of at most 64 bits, because nodes refuse calls with a larger number."""
     if type(value) is not int or not 0 <= value <= most:
         raise _malformed()
     return value
@@ -632,13 +632,13 @@ def _base64(value: Any) -> bytes:
 
 
 def _address(value: Any) -> str:
-    """Return a valid address: an invalid one would fail every later call that has it."""
+    """Return a valid address, because every later call with an invalid address would fail."""
     return str(Pubkey.from_string(value))
 
 
 def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
-    """Return what `read` makes of each entry of a list that strangers can add to, without those
-    that it cannot read; raises `MalformedAnswer` if it can read none."""
+    """Return what `read` makes of each entry in a list to which strangers can add. Entries that it
+    cannot read are left out; raises `MalformedAnswer` if it can read no entry."""
     if not isinstance(items, list):
         raise _malformed(method)
     found: list[T] = []
@@ -653,7 +653,7 @@ def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
 def _holding(program: str, item: Any) -> TokenHolding:
     address, data = _address(item["pubkey"]), item["account"]["data"]
     if isinstance(data, list):
-        # Its mint was closed, so that nobody knows the decimals; such a mint has no units.
+        # The mint was closed, so nobody knows its decimals; such a mint has no units.
         state = token_account(_account(item["account"]))
         if state is None:
             raise _malformed("getTokenAccountsByOwner")
@@ -673,14 +673,14 @@ def _program_account(item: Any) -> tuple[str, Account]:
 
 def _slot_fee(item: Any) -> tuple[int, int]:
     slot, fee = _u64(item["slot"]), item["prioritizationFee"]
-    # It may be any height: a bid has a bound of its own, and a lie must not stop transactions.
+    # Any price is accepted: bids have their own limit, and a lie must not stop transactions.
     if type(fee) is not int or fee < 0:
         raise _malformed("getRecentPrioritizationFees")
     return slot, fee
 
 
 def _vote_account(item: Any) -> VoteAccount:
-    """Return a vote account; its `epochCredits` have (epoch, credits at its end, at its start)."""
+    """Return a vote account; `epochCredits` has (epoch, credits at its end, at its start)."""
     return VoteAccount(
         str(item["votePubkey"]),
         _u64(item["activatedStake"]),

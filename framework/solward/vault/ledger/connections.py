@@ -1,9 +1,9 @@
-"""The connections to one node: HTTP/1.1 by h11, on connections of the event loop.
+"""Connections to one node: HTTP/1.1 by h11, on connections of the event loop.
 
-httpx's client and httpcore's pool, which it is made of, are not used here for three reasons.
-A request that is cancelled as it begins takes a connection of the pool along. Bytes that a node
-sends beyond an answer are the pool's answer to the next request. And half of what a request costs
-is the pool's locks (docs/assurance/benchmarks.md).
+httpx's client, and httpcore's pool inside it, are not used here for three reasons. A request that
+is cancelled as it begins loses one of the pool's connections. If a node sends bytes beyond an
+answer, the pool uses them as the answer to the next request. And the pool's locks are half of a
+request's cost (docs/assurance/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from solward.support.streams import Stream, dial_tcp
 from solward.support.tls import tls_context
 from solward.vault.ledger.answers import LongAnswer, NoAnswer
 
-# Errors that mean that no whole answer came.
+# Errors that mean that no complete answer came.
 FAILURES: Final = (
     h11.RemoteProtocolError,
     httpcore.NetworkError,
@@ -36,14 +36,14 @@ FAILURES: Final = (
     httpcore.UnsupportedProtocol,
     OSError,
 )
-# Most bytes of an answer's head.
+# The maximum bytes of an answer's head.
 _MOST_HEAD: Final = 100 << 10
-# Most heads read for an answer: interim ones (1xx) and the final one.
+# The maximum number of heads read for an answer: interim heads (1xx) and the final head.
 _MOST_HINTS: Final = 10
 _READ: Final = 64 << 10
-# Least bytes that a part of a body counts as, because reading a shorter one takes as long.
+# The minimum bytes that a part of a body counts, because a shorter part takes as long to read.
 _LEAST_PART: Final = 1024
-# If an address of a name does not answer within this time, the next one is tried.
+# If one address of a host name does not answer within this time, the next address is tried.
 _NEXT_ADDRESS_S: Final = 2.0
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -55,7 +55,7 @@ class Answer:
     """A node's answer over HTTP.
 
     Attributes:
-        hang_up: closes the connection that the answer came by.
+        hang_up: closes the connection on which the answer came.
     """
 
     status: int
@@ -65,11 +65,11 @@ class Answer:
 
 
 class Connections:
-    """The connections to the node at an address, by the proxy that the environment names for it.
+    """The connections to the node at a URL, through the proxy that the environment names for it.
 
     Args:
-        url: its user and password are sent as Basic credentials.
-        headers: of every request.
+        url: the node's URL; its user and password are sent as Basic credentials.
+        headers: headers of every request.
         idle_s: seconds after which an idle connection is closed.
     """
 
@@ -87,10 +87,10 @@ class Connections:
         self._is_closed = False
 
     async def post(self, body: bytes, most: int) -> Answer:
-        """Post a body; a call that is cancelled closes its connection.
+        """Post a body; cancelling the call closes its connection.
 
         Args:
-            most: bytes of the answer's body.
+            most: maximum bytes of the answer's body.
 
         Raises:
             NoAnswer, `FAILURES`.
@@ -110,7 +110,7 @@ class Connections:
                 connection.abort()
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close every connection; unfinished requests fail."""
         self._is_closed = True
         for connection in (*self._idle, *self._used):
             connection.abort()
@@ -118,7 +118,7 @@ class Connections:
         await asyncio.sleep(0)
 
     def _idle_connection(self) -> _Connection | None:
-        """Return the idle connection that was used last; close those that were idle too long."""
+        """Return the last used idle connection; close connections that were idle for too long."""
         oldest = time.monotonic() - self._idle_s
         while self._idle and self._idle[0].idle_since < oldest:
             self._idle.popleft().abort()
@@ -159,7 +159,7 @@ class Connections:
 
 
 class _Connection:
-    """One connection, with h11's state of it."""
+    """One connection, with its state in h11."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -167,7 +167,7 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
 
     def is_ready_again(self) -> bool:
-        """Return whether the next request may use it: the answer is whole and the node keeps it."""
+        """Return whether the next request may use it: the answer is whole, and it stays open."""
         http = self._http
         is_over = http.our_state is h11.DONE and http.their_state is h11.DONE
         if not is_over or http.trailing_data[0]:
@@ -197,15 +197,15 @@ class _Connection:
         return Answer(head.status_code, answered, bytes(found), self.abort)
 
     async def connect(self, there: bytes, headers: _Headers) -> int:
-        """Ask for a tunnel; returns the status of the answer."""
+        """Request a tunnel; return the status of the answer."""
         await self._send(
             h11.Request(method=b"CONNECT", target=there, headers=headers), h11.EndOfMessage()
         )
         return (await self._head()).status_code
 
     async def _send(self, *events: h11.Event) -> None:
-        # A node may refuse a request before it has read it all. The write fails then, and the
-        # answer is there.
+        # A node may refuse a request before it has read all of it. Then the write fails, although
+        # the answer has come.
         with suppress(httpcore.WriteError):
             await self.stream.write(b"".join(self._http.send(each) or b"" for each in events))
 
@@ -243,7 +243,7 @@ def _port(url: httpx.URL) -> int:
 
 
 def _credentials(header: bytes, url: httpx.URL) -> _Headers:
-    """Return the Basic credentials that an address holds (RFC 7617)."""
+    """Return the Basic credentials in a URL (RFC 7617)."""
     if not url.userinfo:
         return []
     return [(header, b"Basic " + b64encode(f"{url.username}:{url.password}".encode()))]

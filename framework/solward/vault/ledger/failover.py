@@ -1,11 +1,11 @@
-"""The RPC nodes of one cluster as one transport: they share the load and stand in for each other.
+"""The RPC nodes of one cluster as one transport: they share the load and replace each other.
 
-Each call goes to the fit node with the fewest calls open, in turn if they are equal. Conclusions
-from two answers of one node use `FailoverTransport.nodes`, a transport for each. A transaction goes
-to every fit node at once: the bytes are the same and land once, and a node that lags or drops it
-costs nothing then.
+Each call goes to the fit node with the fewest open calls, in turn if the counts are equal.
+Conclusions from two answers of one node use `FailoverTransport.nodes`, with one transport per node.
+A transaction goes to every fit node at once: the same bytes land only once, and a node that lags or
+drops them does no harm.
 
-A `Node` is one of them: which cluster it is of, when it failed, how long it asks to be left alone.
+A `Node` knows its cluster, when it failed, and how long it asked to be left alone.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _log = structlog.get_logger(__name__)
 
 REST_S: Final = 1.0
 MAX_REST_S: Final = 30.0
-# The rest of a node that is over its rate and does not say until when.
+# The rest time of a node that is over its rate limit and does not say until when.
 BUSY_S: Final = 0.5
 MAX_BUSY_S: Final = 8.0
-# How long a node's genesis hash is believed before it is asked again.
+# How long a node's genesis hash is trusted before the node is asked for it again.
 ADMISSION_S: Final = 60.0
 # A call cancelled after this long counts as a failure: the node is too slow.
 PATIENCE_S: Final = 0.5
 
 # Errors of the node, not of the request: behind the cluster, and internal error (JSON-RPC 2.0). A
-# node some slots behind the one asked for (`MIN_CONTEXT_SLOT`) is fit: the next is asked, and it
-# does not rest.
+# node that is some slots behind the requested slot (`MIN_CONTEXT_SLOT`) is fit: the next node is
+# asked, and the first does not rest.
 _INTERNAL: Final = -32603
 NODE_FAULTS: Final = frozenset({UNHEALTHY, _INTERNAL})
 
@@ -57,7 +57,7 @@ Judge = Callable[[str], None]
 
 
 class FailoverTransport:
-    """`Transport` over the nodes that the operator names."""
+    """A `Transport` over all nodes that the operator configured."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = tuple(nodes)
@@ -66,22 +66,22 @@ class FailoverTransport:
 
     @property
     def origin(self) -> str:
-        """The hosts of all nodes, any of which may answer; use `nodes` to know which."""
+        """The hosts of all nodes, any of which may answer; `nodes` tells which."""
         return ", ".join(sorted(self.origins()))
 
     def origins(self) -> frozenset[str]:
-        """Return the origins of all nodes that are not of another cluster."""
+        """Return the origins of all nodes except those of another cluster."""
         return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
     def away(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are away, see `Node.away`."""
+        """Return the names of the nodes that are away; see `Node.away`."""
         return tuple(node.name for node in self._nodes if node.away)
 
     async def check(self) -> None:
-        """Check the cluster of every node; one that is away is checked before it is used.
+        """Check the cluster of every node; a node that is away is checked before its next use.
 
         Raises:
-            ConfigError: one is of another cluster.
+            ConfigError: a node is of another cluster.
         """
         await asyncio.gather(*(self._probe(node) for node in self._nodes))
 
@@ -94,8 +94,8 @@ class FailoverTransport:
             _log.warning("rpc_node_is_away", node=node.name, error=str(error))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that do not rest, the one to ask first; if all rest, the one whose rest
-        ends first. Empty if every node is of another cluster."""
+        """Return the nodes that do not rest, the preferred node first; if all rest, the node whose
+        rest ends first. Empty if every node is of another cluster."""
         if len(self._nodes) == 1 and self._nodes[0].wrong is None:
             return self._nodes
         ordered = self._nodes[self._turn :] + self._nodes[: self._turn]
@@ -108,7 +108,7 @@ class FailoverTransport:
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`. Tries each usable node once, until one answers; if none does, again
-        within the caller's deadline (`patience`), but for a send, which its sender repeats.
+        within the caller's deadline (`patience`), except for a send, which its sender repeats.
 
         Raises:
             ConfigError: every node is of another cluster.
@@ -145,7 +145,7 @@ class FailoverTransport:
         raise self._none_answered(method, errors)
 
     async def _send(self, params: Sequence[Any]) -> Any:
-        """Send to every fit node at once; the first that takes it answers."""
+        """Send to every fit node at once; return the answer of the first node that accepts."""
         nodes = self.nodes()
         if len(nodes) == 1:
             return await self._try(_SEND, params)
@@ -170,14 +170,14 @@ class FailoverTransport:
     def _end_send(self, task: asyncio.Task[Any]) -> None:
         self._sends.discard(task)
         if not task.cancelled():
-            # asyncio would log the error of a send that nobody waits for any more.
+            # Otherwise asyncio would log the errors of sends that nobody waits for any more.
             task.exception()
 
     def _none_answered(self, method: str, errors: Sequence[LedgerError]) -> SolwardError:
-        """Return the error of a call that got these errors and no answer."""
+        """Return the error for a call that got these errors and no answer."""
         if not errors:
             if any(node.wrong is None for node in self._nodes):
-                # Those of the cluster rest; they are asked again.
+                # Nodes of this cluster rest and are asked again.
                 return LedgerUnavailable(f"No ledger node answered {method}; those that can rest")
             return next(node.wrong for node in self._nodes if node.wrong is not None)
         for error in errors:
@@ -199,18 +199,19 @@ class FailoverTransport:
 
 
 class Node:
-    """One node: a `Transport` that never switches, and what is known of the node.
+    """One node: a `Transport` that never switches, with the node's known state.
 
-    A node that *failed* rests: others are preferred, and it proves its cluster again. One that is
-    *busy*, over its rate, is not asked again before the time it named, for one method or for all.
+    A node that *failed* rests: others are preferred, and it must prove its cluster again. A node
+    that is *busy*, over its rate limit, is not asked before the time that it named, for one method
+    or all.
 
     Args:
-        name: shown in logs and errors; never more of an address than its host.
-        judge: given the node's genesis hash; raises `ConfigError` for another cluster's.
+        name: the name in logs and errors, which has no part of a URL except the host.
+        judge: called with the node's genesis hash; raises `ConfigError` for another cluster's hash.
         clock: monotonic seconds.
 
     Attributes:
-        outstanding: calls that wait for its answer.
+        outstanding: the number of calls that wait for its answer.
     """
 
     def __init__(
@@ -231,37 +232,37 @@ class Node:
         self._admitting = asyncio.Lock()
         self._failed_at = float("-inf")
         self._rest_s = 0.0
-        # The request that may be at fault for its last answer.
+        # The request that may have caused the node's last answer.
         self._odd: tuple[str, Sequence[Any]] | None = None
-        # By method, or for all of them under `_ALL`: until when, and the last pause of our own.
+        # Method (`_ALL` for all methods) -> end of the pause, and the last pause of our own.
         self._busy: dict[str, tuple[float, float]] = {}
 
     @property
     def origin(self) -> str:
-        """The host that answers."""
+        """The host whose answers these are."""
         return self._transport.origin
 
     @property
     def resting(self) -> bool:
-        """True if it failed recently, or is busy for all methods."""
+        """True if the node failed recently, or is busy for all methods."""
         return self._clock() < self.ready_at
 
     @property
     def away(self) -> bool:
-        """True if it failed for so long that its rests grow no more, or is of another cluster."""
+        """True if the node failed so long that its rests grow no more, or is of another cluster."""
         return self.wrong is not None or self._rest_s >= MAX_REST_S
 
     @property
     def ready_at(self) -> float:
-        """The end of its rest, by its clock."""
+        """The end of the node's rest, by `clock`."""
         return max(self.rests_until, self._busy.get(_ALL, _NEVER)[0])
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`; raises `LedgerUnavailable` also if the node says it is not fit, and
-        `NodeBusy` if it said before that it is busy.
+        """See `Transport.call`. Also raises `LedgerUnavailable` if the node says that it is not
+        fit, and `NodeBusy` if the node said before that it is busy.
 
         Raises:
-            ConfigError: it is of another cluster.
+            ConfigError: the node is of another cluster.
         """
         began = self._clock()
         self.outstanding += 1
@@ -312,7 +313,7 @@ class Node:
             raise NodeBusy(str(error), until - self._clock(), method_only=name != _ALL) from None
         for name in (_ALL, method):
             if name in self._busy:
-                # The pauses of our own begin anew; one that the node asked for goes on.
+                # Our own pauses start over; a pause that the node asked for continues.
                 self._busy[name] = self._busy[name][0], 0.0
         return answer
 
@@ -321,7 +322,7 @@ class Node:
         until, last_s = self._busy.get(name, _NEVER)
         wait_s = error.wait_s
         if wait_s is None:
-            # Refusals of calls that left together count as one.
+            # Refusals of calls that were sent together count as one refusal.
             wait_s = max(until - now, 0.0) or min(max(2 * last_s, BUSY_S), MAX_BUSY_S)
             last_s = max(last_s, wait_s)
         self._busy[name] = max(until, now + wait_s), last_s
@@ -358,7 +359,7 @@ class Node:
 
     def _note_answer(self, began: float) -> None:
         self._odd = None
-        # An answer to a call from before the failure says nothing about the time after it.
+        # An answer to a call made before the failure says nothing about the time after the failure.
         if self._rest_s and began >= self._failed_at:
             _log.info("rpc_node_answers", node=self.name)
             self._rest_s, self.rests_until = 0.0, float("-inf")
@@ -367,7 +368,7 @@ class Node:
         self, began: float, error: str, odd: tuple[str, Sequence[Any]] | None = None
     ) -> None:
         if odd is not None and self._odd in (None, odd):
-            # One request that no node can answer must not take them all from the others.
+            # One request that no node can answer must not make all nodes rest for other requests.
             self._odd = odd
             return
         self._admitted_until = float("-inf")

@@ -1,8 +1,8 @@
-"""The time that a ledger call may wait for a node: until its caller's deadline, which lives here.
+"""Lets a ledger call wait for a node until its caller's deadline, which is stored here.
 
 A call waits only where a deadline is set: by the HTTP server for a request, by the engine for a
 transaction, by an agent's cycle for its reads. Work that polls anyway (the sender, the start) sets
-none and hears at once that there is no answer.
+no deadline, and fails at once without an answer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 
 from solward.types.errors import LedgerUnavailable
 
-# For the reads of a request, a plugin or an agent's cycle.
+# The limit for the reads of a request, a plugin or an agent's cycle.
 READ_WAIT_S: Final = 15.0
-# Between the tries of a call that no node answered.
+# The pause between the tries of a call that no node answered.
 FIRST_PAUSE_S: Final = 0.25
 MAX_PAUSE_S: Final = 4.0
-# Callers that wait for the same moment try again spread over this time.
+# Callers that wait for the same moment spread their next tries over this time.
 _SPREAD_S: Final = 0.25
 
 T = TypeVar("T")
@@ -31,12 +31,12 @@ _deadline: ContextVar[float | None] = ContextVar("ledger_deadline", default=None
 
 
 class NodeBusy(LedgerUnavailable):
-    """A node that answers later, and need not be asked before.
+    """Raised if a node will answer later, and need not be asked before.
 
     Attributes:
-        wait_s: how long it asks to wait; None if it does not say.
-        method_only: whether its other methods answer meanwhile.
-        refused: whether it was asked; False if an earlier answer was enough to know.
+        wait_s: how long the node asks to wait; None if it does not say.
+        method_only: whether the node's other methods answer meanwhile.
+        refused: whether the node was asked; False if an earlier answer told that it is busy.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class NodeBusy(LedgerUnavailable):
 
 
 class NodeDenies(LedgerUnavailable):
-    """A node that does not serve this caller (a wrong key or path), so waiting does not help."""
+    """Raised if a node does not serve this caller (wrong key or path), so waiting does not help."""
 
 
 @contextmanager
 def within(seconds: float, *, own: bool = False) -> Iterator[None]:
-    """Let the ledger calls of this block wait for nodes, for `seconds` in all.
+    """Let the ledger calls of this block wait for nodes, for `seconds` in total.
 
     Args:
-        own: whether the block goes on after its caller has left. The caller's deadline does not
-            count then; otherwise the earlier of the two does.
+        own: whether the block goes on after its caller has left. If so, the caller's deadline does
+            not count; otherwise the earlier of both deadlines does.
     """
     deadline = time.monotonic() + seconds
     outer = _deadline.get()
@@ -78,7 +78,7 @@ def seconds_left(default: float = 0.0) -> float:
 
 
 async def pause(seconds: float) -> bool:
-    """Wait if the deadline allows it, else return False at once."""
+    """Wait if the deadline allows the wait; else return False at once."""
     if seconds >= seconds_left():
         return False
     await asyncio.sleep(seconds)
@@ -89,7 +89,7 @@ async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
     """Return the outcome of `attempt`, tried again while no node answers and the deadline allows.
 
     Raises:
-        LedgerUnavailable: of the last try.
+        LedgerUnavailable: the error of the last try.
     """
     pause_s = FIRST_PAUSE_S
     while True:
@@ -101,6 +101,6 @@ async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
             wait_s = error.wait_s if isinstance(error, NodeBusy) else None
             if wait_s is None:
                 wait_s, pause_s = pause_s, min(2 * pause_s, MAX_PAUSE_S)
-            # No secret depends on it.
+            # No secret depends on this random number.
             if not await pause(wait_s + random.uniform(0, _SPREAD_S)):  # noqa: S311
                 raise
