@@ -1,16 +1,16 @@
 """The answers of a Solana cluster, in Solward's own types.
 
-This module alone decides which commitment is asked for, what is final, and how long a slot takes.
+Only this module decides which commitment is requested, what is final, and how long a slot takes.
 
 Addresses, signatures and blockhashes are base58 text.
 
-With Alpenglow a block is final after some 150 ms, and `confirmed`, a word that will be removed,
-reports the same block as `finalized`. Without it `finalized` is some thirty slots behind.
+With Alpenglow a block is final after some 150 ms, and `confirmed` (a word that will be removed)
+means the same block as `finalized`. Without Alpenglow `finalized` is some thirty slots behind.
 
-The first measure of a slot is what a node says of its last minutes (`getRecentPerformanceSamples`);
-after that, the slots that answers name anyway, without calls of their own. Expiry depends on block
-heights alone. What is planned in seconds (the age of a plan, polls, resends, waits) is a number of
-slots times this measure, with a margin that its user names.
+The length of a slot is first measured by a node's report of its last minutes
+(`getRecentPerformanceSamples`), and then by the slots that other answers name, without extra calls.
+Expiry depends only on block heights. Times in seconds (the age of a plan, polls, resends, waits)
+are a number of slots times this length, with a margin that each user of it states.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CONFIRMED: Final = "confirmed"
 FINALIZED: Final = "finalized"
 # JSON-RPC 2.0: invalid parameters.
 _INVALID: Final = -32602
-# Seconds over which a slot is measured. Nodes behind one address are tens of slots apart, which
-# must be a small part of it; a change of the cluster's pace is followed within this time.
+# Seconds over which a slot's length is measured. Nodes behind one address are tens of slots apart,
+# which must be a small part of this time. A change of the cluster's pace is followed within it.
 OVER_S: Final = 60.0
 LEAST_OVER_S: Final = 10.0
-# Least seconds between two slots that are kept.
+# The minimum seconds between two recorded slots.
 _APART_S: Final = 1.0
 
 
@@ -47,8 +47,8 @@ class Blockhash:
     """A recent blockhash and the last block height at which it is valid.
 
     Attributes:
-        context_slot: the slot of the node that gave it.
-        others_slots: the slots of the other nodes then, of those that answered.
+        context_slot: the slot of the node that returned the blockhash.
+        others_slots: the slots of the other nodes that answered then.
     """
 
     blockhash: str
@@ -58,10 +58,10 @@ class Blockhash:
 
     @property
     def earliest_landing_slot(self) -> int:
-        """The first slot in which bytes signed now can land: the lower median of the nodes' slots.
+        """The first slot in which bytes signed now can land: the lower median of all nodes' slots.
 
-        Of two slots it is the lower. Of more, no single node can make it later than an honest
-        node's, which would hide what landed, or so early that no history reaches back to it.
+        Of two slots, the lower is used. Of more, no single node can make this later than an honest
+        node's, which would hide a landing, or so early that no history reaches back to it.
         """
         slots = sorted((self.context_slot, *self.others_slots))
         return slots[(len(slots) - 1) // 2]
@@ -80,10 +80,10 @@ class SimulationResult:
     """The answer of `simulateTransaction`.
 
     Attributes:
-        err: the error in the RPC's JSON shape, None when it would succeed.
-        accounts: post-state of each requested address; None if the account would not exist.
-        inner_instructions: the RPC's JSON, None when the node gave none.
-        loaded_bytes: of all accounts that it loaded; None if the node does not say.
+        err: the error in the RPC's JSON shape; None if the transaction would succeed.
+        accounts: each requested address's state afterwards; None if the account would not exist.
+        inner_instructions: the RPC's JSON; None if the node returned none.
+        loaded_bytes: bytes of all loaded accounts; None if the node does not say.
     """
 
     err: Any
@@ -109,10 +109,10 @@ class SignatureRow:
     """A transaction in the history of an address.
 
     Attributes:
-        signature: base58, of its fee payer.
+        signature: the fee payer's signature, base58.
         err: the error in the RPC's JSON shape, None if it succeeded.
-        memo: of all its memos, each as `[bytes] text`; None if the node shows none.
-        confirmation: the commitment reached; None if the node does not say.
+        memo: all its memos, each as `[bytes] text`; None if the node returns none.
+        confirmation: the reached commitment; None if the node does not say.
     """
 
     signature: str
@@ -128,12 +128,12 @@ def is_final(status: str | None) -> bool:
 
 
 def has_certificate(answer: Any) -> bool:
-    """Return whether an answer to `getAgGenesisCert` is Alpenglow's certificate; null before it."""
+    """Return whether an answer to `getAgGenesisCert` is Alpenglow's certificate and not null."""
     return isinstance(answer, dict) and bool(answer)
 
 
 def refuses_confirmed(error: LedgerRejected) -> bool:
-    """Return whether a node does not know the word `confirmed` any more."""
+    """Return whether a node's error means that it no longer knows the word `confirmed`."""
     return error.code == _INVALID and CONFIRMED in str(error)
 
 
@@ -153,8 +153,8 @@ def bounded_s(slot_s: float) -> float:
 
 
 def sampled_s(samples: Any) -> float | None:
-    """Return the seconds that a slot takes by an answer to `getRecentPerformanceSamples`, without
-    bounds; None if it does not say."""
+    """Return the unbounded seconds that a slot takes, from an answer to
+    `getRecentPerformanceSamples`; None if the answer does not say."""
     slots = seconds = 0
     for each in samples if isinstance(samples, list) else ():
         counted, took = _count(each, "numSlots"), _count(each, "samplePeriodSecs")
@@ -169,7 +169,7 @@ def _count(sample: Any, name: str) -> int:
 
 
 def newest_slot(method: str, answer: Any) -> int | None:
-    """Return the slot that an answer calls the newest one of its node; None if it names none."""
+    """Return the slot that an answer names as its node's newest slot; None if it names no slot."""
     found = answer
     if method != "getSlot":
         found = answer.get("context", answer) if isinstance(answer, Mapping) else {}
@@ -178,40 +178,40 @@ def newest_slot(method: str, answer: Any) -> int | None:
 
 
 def together_s(times: Iterable[SlotTime]) -> float:
-    """Return the seconds that a slot takes: the lower median of what was measured by each node."""
+    """Return the seconds that a slot takes: the lower median of the measurements of all nodes."""
     measured = [each.measured_s for each in times if each.measured_s is not None]
     return median_low(measured) if measured else UNMEASURED_SLOT_MS / 1000
 
 
 class SlotTime:
-    """The time that a slot takes, measured by one node.
+    """The length of a slot, measured from one node's answers.
 
     Args:
         clock: monotonic seconds.
 
     Attributes:
-        measured_s: seconds that a slot takes, within bounds; None until it is known.
+        measured_s: seconds that a slot takes, within bounds; None until known.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.measured_s: float | None = None
-        # (time, slot) when a slot was the newest one, the oldest first.
+        # (time, slot) of each time when a slot was the newest slot; oldest first.
         self._seen: deque[tuple[float, int]] = deque()
 
     def sampled(self, samples: Any) -> None:
-        """Take what a node says of its last minutes."""
+        """Use a node's report of its last minutes as the measure."""
         said = sampled_s(samples)
         if said is not None:
             self.measured_s = bounded_s(said)
 
     def saw(self, slot: int) -> None:
-        """Take a slot that a node called its newest one now."""
+        """Record a slot that a node has just named as its newest slot."""
         now, seen = self._clock(), self._seen
         while seen and now - seen[0][0] > OVER_S and (len(seen) < 2 or now - seen[1][0] > OVER_S):
             seen.popleft()
         if seen and (now - seen[-1][0] < _APART_S or slot <= seen[-1][1]):
-            # The slot is of a node that is behind; a lie about a newer one is dropped by its age.
+            # This node is behind. If the newer slot was a lie, that slot is dropped with age.
             return
         seen.append((now, slot))
         began, first = seen[0]

@@ -1,9 +1,9 @@
-"""The transports of JSON-RPC calls to a cluster: over HTTP, or straight to the embedded localnet.
+"""Transports of JSON-RPC calls to a cluster: over HTTP, or directly to the embedded localnet.
 
-Calls that leave in one moment leave in one JSON-RPC batch, if the node takes batches.
+Calls that are made at the same moment are sent in one JSON-RPC batch, if the node accepts batches.
 
-A call by itself costs this process, and a node on this machine, more than computing most answers.
-So the reads of a transfer leave together, and so do the polls and the sends of concurrent ones.
+A single call costs this process, and a node on this machine, more than computing most answers. So
+the reads of a transfer are sent together, as are polls and sends of concurrent transfers.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
 # The origin of a ledger in our own process; no host can have this name.
 IN_PROCESS: Final = "this process"
-# How many hosts must agree before money is released; see `is_enough`.
+# The number of hosts that must agree before money is released; see `is_enough`.
 WITNESSES: Final = 2
-# Longer than a loaded public node takes.
+# Longer than a loaded public node needs for an answer.
 REQUEST_TIMEOUT_S = 15.0
-# Most connections to one node; further calls wait.
+# The maximum number of connections to one node; further calls wait.
 CONNECTIONS = 32
 # A connection that was idle for longer is closed.
 _IDLE_S = 15.0
 # Compression is refused: the size of a decompressed answer would need a bound of its own.
 _HEADERS = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
 
-# Methods that every node answers soon, and that may be called twice.
+# Methods that every node answers quickly, and that may be called twice.
 TOGETHER: Final = frozenset(
     {
         "getAccountInfo",
@@ -69,19 +69,19 @@ TOGETHER: Final = frozenset(
         "simulateTransaction",
     }
 )
-# Leaves with others of its kind: the same bytes land once, however often a node is given them.
+# Sends are batched with sends: the same bytes land once, however often a node gets them.
 SEND: Final = "sendTransaction"
-# Some providers take 10 calls a batch and no more; Agave takes a body of 50 KiB.
+# Some providers accept at most 10 calls in a batch; Agave accepts a body of 50 KiB.
 MOST_CALLS: Final = 10
 MOST_BYTES: Final = 40 * 1024
-# Most bytes of a batch's answer. If one call's answer is longer, the others do not wait for it.
+# The maximum bytes of a batch's answer: other calls do not wait for one call's longer answer.
 MOST_ANSWERS_BYTES: Final = 4 * 1024 * 1024
-# How long calls leave alone after a node did not answer a batch as one; doubles each time.
+# How long calls are sent singly after a node did not answer a batch as one; doubles each time.
 ALONE_S: Final = 60.0
 MOST_ALONE_S: Final = 3600.0
 
-# Ids of requests, unique in this process and hard to guess, so that no response is taken for that
-# to another request.
+# Ids of requests, unique in this process and hard to guess, so that no response is mistaken for the
+# response to another request.
 _NUMBERS: Final = itertools.count(secrets.randbelow(2**40) + 1)
 
 Post = Callable[[bytes, int], Awaitable[Answer]]
@@ -92,7 +92,7 @@ class Transport(Protocol):
 
     @property
     def origin(self) -> str:
-        """The origin of its answers: the node's host, or `IN_PROCESS`."""
+        """The origin of the transport's answers: the node's host, or `IN_PROCESS`."""
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """Return the `result`; raises `LedgerRejected` for an error, else `LedgerUnavailable`."""
@@ -106,33 +106,33 @@ class ManyNodes(Protocol):
     """A transport over several nodes."""
 
     def origins(self) -> frozenset[str]:
-        """Return the origins of all its nodes, those that rest included."""
+        """Return the origins of all nodes, including resting nodes."""
 
     def nodes(self) -> Sequence[Transport]:
-        """Return a transport for each usable node, which never switches; the one to ask first."""
+        """Return a transport for each usable node, the preferred first; they never switch nodes."""
 
 
 @runtime_checkable
 class ChangeCounter(Protocol):
-    """A transport to a ledger that nothing changes unseen by this process."""
+    """A transport to a ledger whose every change this process sees."""
 
     @property
     def changes(self) -> int:
-        """The number of changes of the ledger so far."""
+        """The number of changes to the ledger so far."""
 
 
 def is_enough(origins: Collection[str]) -> bool:
     """Return whether money is released when these hosts agree: two hosts, or our own process.
 
-    Every release of money asks here. One node's word is enough to count money as spent. To count it
-    as unspent (the transaction is dead, failed, or took less than was reserved) frees budget that
-    can be spent again, so no single node, under one name or two, may decide it.
+    Every release of money depends on this check. One node's word is enough to count money as spent.
+    To count it as unspent (the transaction is dead, failed, or took less than was reserved) frees
+    budget that can be spent again, so no single node, under one name or two, may decide it.
     """
     return IN_PROCESS in origins or len(set(origins)) >= WITNESSES
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address in one spelling; this machine by any name is `localhost`."""
+    """Return a URL's host in one spelling; any name of this machine becomes `localhost`."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -145,11 +145,11 @@ def host_of(url: str) -> str:
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    Calls that leave in one moment leave in one batch (`Batches`).
+    Calls that are made at the same moment are sent in one batch (`Batches`).
 
     Args:
-        retries: of a request that was cut off; its bytes are the same each time.
-        together: whether calls may leave in batches.
+        retries: number of retries of a request that was cut off; each sends the same bytes.
+        together: whether calls may be sent in batches.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class HttpTransport:
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._together = TOGETHER | {SEND} if together else frozenset()
         self._batches = Batches(self._post)
-        # Sends leave with sends: none waits for what others simulate.
+        # Sends are batched only with sends, so that none waits for another call's simulation.
         self._sends = Batches(self._post)
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`; raises `NodeBusy` if the node says that it answers later."""
+        """See `Transport.call`; raises `NodeBusy` if the node says that it will answer later."""
         encoded = msgspec.json.encode(params)
         if method in self._together:
             batches = self._sends if method == SEND else self._batches
@@ -188,11 +188,11 @@ class HttpTransport:
     async def _post(
         self, body: bytes, most: int = MOST_ANSWER_BYTES, retries: int | None = None
     ) -> Answer:
-        """Post a body; raises `NoAnswer`, `LongAnswer` if the answer has more than `most` bytes."""
+        """Post a body; raises `NoAnswer`, or `LongAnswer` if the answer exceeds `most` bytes."""
         retries = self._retries if retries is None else retries
         while True:
             try:
-                # This bounds the whole exchange; single reads have no timeout.
+                # This timeout bounds the whole exchange; single reads have no timeout.
                 async with asyncio.timeout(self._timeout_s), self._turns:
                     return await self._connections.post(body, most)
             except FAILURES as error:
@@ -202,7 +202,7 @@ class HttpTransport:
 
 
 class InProcessTransport:
-    """A dispatcher in this process: `call` is the localnet's own, without a socket."""
+    """A dispatcher in this process: `call` is the localnet's function, without a socket."""
 
     origin = IN_PROCESS
 
@@ -212,8 +212,8 @@ class InProcessTransport:
         rejection: Callable[[Exception], LedgerRejected | None],
         changes: Callable[[], int],
     ) -> None:
-        """Use `call`, whose own errors `rejection` turns into ours, all others into None; `changes`
-        returns how often the ledger changed."""
+        """Use `call`. `rejection` turns its own errors into ours, and other errors into None;
+        `changes` returns how often the ledger changed."""
         self._call = call
         self._rejection = rejection
         self._changes = changes
@@ -239,7 +239,7 @@ class InProcessTransport:
 
 @dataclass(slots=True)
 class _Call:
-    """A call that leaves with the others of its moment; `params` are JSON."""
+    """A call that is sent together with other calls made at the same moment; `params` are JSON."""
 
     method: str
     params: bytes
@@ -247,14 +247,14 @@ class _Call:
 
 
 class Batches:
-    """Calls to one node that leave together: those of `TOGETHER`, or sends.
+    """Sends concurrent calls to one node together: calls of methods in `TOGETHER`, or only sends.
 
-    A node that refuses a batch, or answers it with anything but one response for each call, or with
-    more than `MOST_ANSWERS_BYTES`, is asked each of its calls by itself, and no batch for a while.
+    If a node refuses a batch, or answers it with anything but one response for each call, or with
+    more than `MOST_ANSWERS_BYTES`, each call is sent singly, and no batch is sent for a while.
 
     Args:
-        post: posts a body; it is given the most bytes of an answer too. Raises `NoAnswer`, of a
-            longer answer `LongAnswer`.
+        post: posts a body, and also gets the maximum bytes of the answer. Raises `NoAnswer`, or
+            `LongAnswer` for a longer answer.
         clock: monotonic seconds.
     """
 
@@ -267,17 +267,18 @@ class Batches:
         self._alone_s = 0.0
 
     async def call(self, method: str, params: bytes) -> Any:
-        """See `Transport.call`; to cancel one call leaves the others of its batch alone."""
+        """See `Transport.call`. Cancelling a call does not affect the rest of its batch."""
         loop = asyncio.get_running_loop()
         if not self._leaving:
-            # It runs after all that is ready now, so their calls join; in no caller's context.
+            # `_leave` runs after all ready tasks, so that their calls join; it has no caller's
+            # context.
             loop.call_soon(self._leave, context=contextvars.Context())
         call = _Call(method, params, loop.create_future())
         self._leaving.append(call)
         return await call.answer
 
     async def close(self) -> None:
-        """Stop posting; calls that wait fail, as without an answer."""
+        """Stop posting; waiting calls fail as if there were no answer."""
         await end(self._tasks)
 
     def _leave(self) -> None:
@@ -297,7 +298,7 @@ class Batches:
             self._begin(batch)
 
     def _begin(self, batch: Sequence[_Call]) -> None:
-        """Post a batch, for as long as somebody waits for one of its answers."""
+        """Post a batch; stop when nobody waits for its answers any more."""
         task = asyncio.create_task(self._alone(batch[0]) if len(batch) == 1 else self._ask(batch))
         self._tasks.add(task)
 
@@ -350,37 +351,37 @@ class Batches:
             return
         is_list = isinstance(answer, list)
         if is_list:
-            # It may be the answer to another batch, and then the next one would be wrong too.
+            # It may be the answer to another batch; then the next answer would be wrong too.
             said.hang_up()
         if is_list and len(answer) == 1 and json_error(answer[0]) is not None:
-            # Some nodes put their error about the batch into a list.
+            # Some nodes put their error about a batch into a list.
             answer = answer[0]
         code, message, _data = json_error(answer) or (None, "", None)
         is_refused = is_list or is_refusal(said.status) or (said.status == 200 and code is not None)
         if is_refused and busy("a batch", said.status, code, message, said.headers) is None:
             await self._apart(batch)
             return
-        # Busy or out of order: that says nothing about batches, but the next calls leave alone.
+        # Busy or out of order: this says nothing about batches, but the next calls are sent singly.
         self._rest()
         for call in batch:
             _settle(None, call, said, answer)
 
     async def _apart(self, batch: Sequence[_Call]) -> None:
-        """Ask each call of a batch that the node did not answer as one."""
+        """Send singly each call of a batch that the node did not answer as one."""
         self._rest()
         await asyncio.gather(*(self._alone(call) for call in batch if not call.answer.done()))
 
     def _rest(self) -> None:
         if self._clock() < self._alone_until:
-            # Batches that left together count as one refusal.
+            # Batches that were sent together count as one refusal.
             return
         self._alone_s = min(max(2 * self._alone_s, ALONE_S), MOST_ALONE_S)
         self._alone_until = self._clock() + self._alone_s
 
 
 def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
-    """Return the responses in the order of a batch's calls. None unless each call has one and there
-    are no others: if a node numbers wrongly, no response is known to be a call's own."""
+    """Return the responses in the order of a batch's calls. None unless each call has one response
+    and there are no others: if a node uses wrong ids, no response certainly belongs to a call."""
     if not isinstance(answer, list) or len(answer) != len(numbers):
         return None
     found = {
@@ -392,7 +393,7 @@ def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
 
 
 async def _call_alone(post: Post, method: str, params: bytes) -> Any:
-    """Make a call that leaves by itself; see `Transport.call`."""
+    """Make a call that is sent singly; see `Transport.call`."""
     number = next(_NUMBERS)
     try:
         said = await post(request(number, method, params), MOST_ANSWER_BYTES)
