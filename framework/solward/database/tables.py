@@ -81,7 +81,7 @@ def _single_row(name: str, column: Column[Any], first: int | None) -> Table:
 # The hash of all that this module declares, in one row (`solward.database.schema`).
 schema_hash = _table("schema_hash", Column("hash", Text, primary_key=True))
 
-# Kinds that are written by the thousand, each where an agent thinks or money moves.
+# Frequent kinds, which are written whenever an agent decides or money moves.
 FREQUENT = (
     "agent:decision",
     "payment:answered",
@@ -90,11 +90,11 @@ FREQUENT = (
     "transaction:confirmed",
     "transaction:pending",
 )
-# All others: what people changed, what was refused, what went wrong. As text, because the index of
-# them is used only by a query that has the same words.
+# All other kinds: people's changes, refusals, failures. The condition is text, because a query uses
+# the index of these kinds only if it has the same text.
 RARE = f"event NOT IN ({', '.join(map(repr, FREQUENT))})"
 
-# `seq` orders all of it; `number` counts within a chain, and the hashes run along the chain.
+# `seq` orders all entries; `number` counts within a chain, along which the hashes run.
 audit = _table(
     "audit",
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
@@ -106,12 +106,12 @@ audit = _table(
     Column("previous_hash", Text, nullable=False),
     Column("hash", Text, nullable=False, unique=True),
     Index(None, "chain", "number", unique=True),
-    # Kinds of this index are rare, so it costs nothing when money moves.
+    # The kinds in this index are rare, so the index costs nothing when money moves.
     _partial(RARE, "ix_audit_rare", "seq"),
 )
 
-# The end of each chain, and how much retention has cut from its beginning. Appending locks the row,
-# and a chain cut short no longer fits it. `mac` authenticates it: `solward.database.outbox`.
+# The end of each chain, and the number of entries that retention deleted. Appending locks the row;
+# a truncated chain does not fit it. `mac` authenticates the row (`solward.database.outbox`).
 audit_heads = _table(
     "audit_heads",
     Column("chain", Text, primary_key=True),
@@ -133,8 +133,8 @@ Sequence = BigInteger().with_variant(Integer, "sqlite")
 # Ordered by its bytes in every database: cycles find their actions by a range of the prefix.
 _Bytewise = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
-# Processes on this database. On SQLite there is one at a time, by the home's lock; on PostgreSQL
-# each renews its lease every few seconds, by the database's clock.
+# Processes on this database. On SQLite, a lock allows only one at a time. On PostgreSQL, each
+# renews its lease every few seconds, by the database's clock.
 processes = _table(
     "processes",
     Column("id", Text, primary_key=True),  # new at each start
@@ -151,12 +151,12 @@ wallets = _table(
     Column("public_key", Text, nullable=False, unique=True),
     Column("tags", JSON, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    # The envelope: the private key under a data key of its own, the data key under the
-    # key-encryption key of `kek_version`.
+    # The envelope: the private key encrypted with its own data key, and the data key encrypted
+    # with the key-encryption key of `kek_version`.
     Column("kek_version", Integer, nullable=False),
     Column("wrapped_data_key", LargeBinary, nullable=False),
     Column("sealed_key", LargeBinary, nullable=False),
-    Column("created_by", Text),  # a principal; null: made before that was stored
+    Column("created_by", Text),  # a principal; null for older wallets
     Index(None, "created_by"),
     Index(None, "created_ms", "id"),
     Index(None, "name"),
@@ -182,7 +182,7 @@ switches = _table(
 token_lists = _table(
     "token_lists",
     Column("network", Text, primary_key=True),
-    Column("tokens", JSON, nullable=False),  # symbol, mint and decimals of each
+    Column("tokens", JSON, nullable=False),  # list of symbol, mint, decimals
     Column("stored_ms", BigInteger, nullable=False),
     Column("mac", Text, nullable=False),
 )
@@ -208,22 +208,22 @@ transactions = _table(
     Column("details", Text, nullable=False),  # JSON with exact decimals (solward.support.jsontext)
     Column("guardrails_applied", JSON, nullable=False),
     Column("error", Text),
-    Column("fee_lamports", U64),  # a bound until it has landed
+    Column("fee_lamports", U64),  # an upper bound until it has landed
     Column("held_lamports", U64, nullable=False),  # amount + fees + rent, then the debit
     Column("created_ms", BigInteger, nullable=False),
-    Column("owner", Text),  # the process that drives it while it is pending
-    Column("trace", Text),  # what requested it: a request's id, or `agent:<id>:<cycle>`
-    Column("compute_units", U64),  # used
+    Column("owner", Text),  # the process that handles it while it is pending
+    Column("trace", Text),  # its cause: a request's id, or `agent:<id>:<cycle>`
+    Column("compute_units", U64),  # units used
     Column("compute_unit_limit", U64),
     Column("compute_unit_price", U64),  # micro-lamports
-    Column("plugin", Text),  # the distribution of a third party's plugin that asked for it
-    Column("recipient", Text),  # whom it pays, as `record.recipient_of` has it
-    Column("refusal_numbers", JSON),  # of a blocked one whose reason says some; texts by name
+    Column("plugin", Text),  # the distribution of the third-party plugin that requested it
+    Column("recipient", Text),  # the recipient by `record.recipient_of`
+    Column("refusal_numbers", JSON),  # if blocked: the reason's numbers as texts by name
     Index(None, "wallet_id", "seq"),
     # A filtered history reads these indexes, newest first (`solward.service.history`).
     Index(None, "created_ms", "seq"),
-    # The condition always holds, and keeps SQLite from using it in statements without a time:
-    # those of a wallet's launches and stakes would read the whole history.
+    # The condition is always true. It keeps SQLite from using this index for statements without a
+    # time: those for a wallet's launches and stakes would read the whole history.
     Index(
         None,
         "wallet_id",
@@ -235,7 +235,7 @@ transactions = _table(
     _partial(
         "recipient IS NOT NULL", "ix_transactions_recipient", "recipient", "created_ms", "seq"
     ),
-    # Records of a wallet by who requested them, so that the records of others cost nothing.
+    # Records of a wallet by their requester, so that other requesters' records cost nothing.
     _partial("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
     # Reconciliation reads only unfinished records, so a long history does not slow it.
     _partial("status = 'pending'", "ix_transactions_pending", "seq"),
@@ -254,7 +254,7 @@ plugin_entries = _table(
     Column("value", Text, nullable=False),  # JSON with exact decimals
     Column("bytes", Integer, nullable=False),  # of key and value
     Column("version", BigInteger, nullable=False),
-    Column("transaction_id", Text),  # of the money call that remembered it
+    Column("transaction_id", Text),  # the money call's record, if stored with it
     Column("changed_ms", BigInteger, nullable=False),
 )
 
@@ -266,7 +266,7 @@ plugin_stores = _table(
     Column("version", BigInteger, nullable=False),
 )
 
-# Settings of a plugin's skill by the operator, in clear or sealed under a key of the keystore.
+# The operator's settings of plugins' skills, in clear text or sealed under a key of the keystore.
 plugin_settings = _table(
     "plugin_settings",
     Column("plugin", Text, primary_key=True),
@@ -278,9 +278,9 @@ plugin_settings = _table(
 )
 
 # One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`, `skill:<name>`,
-# `plugin:<distribution>`, `grant:<principal>#<grant>`) and asset ("SOL", a mint, "COSTS"; of a
-# grant "USD" too). The SOL row always exists, so counting it gives the rate. Rows of a transaction
-# that certainly never landed are deleted; the others hold what counts against the limits.
+# `plugin:<distribution>`, `grant:<principal>#<grant>`) and asset ("SOL", a mint, "COSTS"; for
+# grants also "USD"). The SOL row always exists, so counting these rows gives the rate. Rows of a
+# transaction that certainly never landed are deleted; all others count against the limits.
 reservations = _table(
     "reservations",
     Column("transaction_id", Text, primary_key=True),
@@ -299,7 +299,7 @@ grant_sets = _table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
-# The groups of the policy, which grants name as `@name`; only changes of the policy write them.
+# The policy's groups, which grants call `@name`; only changes of the policy write them.
 address_book = _table(
     "address_book",
     Column("name", Text, primary_key=True),
@@ -311,11 +311,11 @@ contacts = _table(
     "contacts",
     Column("address", Text, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("skeleton", Text, nullable=False, unique=True),  # what the name looks like
+    Column("skeleton", Text, nullable=False, unique=True),  # equal for names that look alike
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# One row, which every change of grants or of the book counts up: caches end with it.
+# One row with a number that every change of grants or groups increases, which ends caches.
 grant_version = _single_row("grant_version", Column("version", BigInteger, nullable=False), 0)
 
 # Scopes that only serve to find a transaction: they have no windows and no totals.
@@ -332,7 +332,7 @@ reservation_totals = _table(
     Column("high", BigInteger, nullable=False),
     Column("low", BigInteger, nullable=False),
     Column("count", BigInteger, nullable=False),
-    sqlite_with_rowid=False,  # one tree, so that the hours of a window lie side by side
+    sqlite_with_rowid=False,  # one tree, so that a window's hours are adjacent
 )
 _ADD = (
     "INSERT INTO reservation_totals (scope, asset, hour, high, low, count)"
@@ -380,15 +380,15 @@ _keep_totals("removed", "DELETE", _SUBTRACT, "OLD")
 judged_effects = _table(
     "judged_effects",
     Column("seq", Sequence, primary_key=True, autoincrement=True),
-    Column("transaction_id", Text, nullable=False, unique=True),  # or the id of what was held
+    Column("transaction_id", Text, nullable=False, unique=True),  # or the hold's id
     Column("wallet_id", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("chain", Text, nullable=False),  # JSON
     Column("type", Text, nullable=False),
     Column("lines", Text, nullable=False),
     Column("costs_lamports", U64, nullable=False),
-    Column("terms", Text, nullable=False),  # clocks, facts, and the sums it was judged by
-    Column("prices", Text, nullable=False),  # in dollars, where a grant counts them
+    Column("terms", Text, nullable=False),  # clocks, facts and sums used by the check
+    Column("prices", Text, nullable=False),  # in dollars, if a grant counts in dollars
     Column("verdict", Text, nullable=False),  # allowed, held, or the rule that refused
     Index(None, "created_ms"),
 )
@@ -412,23 +412,23 @@ opened_accounts = _table(
     Index(None, "created_ms"),
 )
 
-# Keys derived from a wallet's own, which sign what the wallet's must not
-# (`solward.vault.custody.envelope`). The row is written before the key first signs, so no counter
-# is used twice.
+# Keys derived from a wallet's key, for signatures that the wallet's key must not make
+# (`solward.vault.custody.envelope`). The row is written before the key first signs, so that no
+# counter is used twice.
 pockets = _table(
     "pockets",
     Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
     Column("counter", BigInteger, primary_key=True, autoincrement=False),
     Column("address", Text, nullable=False, unique=True),
-    Column("transaction_id", Text),  # what made it; none where a restore skipped counters
+    Column("transaction_id", Text),  # its first transaction; null if a restore skipped it
     Column("program", Text),  # with `position`: a position that stays
     Column("position", Text),
-    Column("mints", JSON, nullable=False),  # whose tokens it may hold beside SOL
-    Column("output_mint", Text),  # of a swap: what the wallet's own account gets
+    Column("mints", JSON, nullable=False),  # mints of tokens that it may hold besides SOL
+    Column("output_mint", Text),  # for a swap: mint that the wallet gets
     Column("state", Text, nullable=False),  # single, open, empty
-    Column("at_risk", JSON, nullable=False),  # asset -> units put in and not taken home
+    Column("at_risk", JSON, nullable=False),  # asset -> units still in the pocket
     Column("created_ms", BigInteger, nullable=False),
-    Column("opened_by", Text),  # a principal; nobody else but the operator uses its position
+    Column("opened_by", Text),  # a principal; only it and the operator use the position
     Index(None, "transaction_id"),
     _partial("state = 'open'", "ix_pockets_open", "wallet_id"),
     Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
@@ -449,8 +449,8 @@ attempts = _table(
     Column("context_slot", U64, nullable=False),
     Column("max_debit", U64, nullable=False),
     Column("state", Text, nullable=False),  # of attempts.AttemptState
-    Column("landed_slot", U64),  # as a node said; null until it has landed
-    Column("landed_ms", BigInteger),  # when that was stored
+    Column("landed_slot", U64),  # from a node; null until it has landed
+    Column("landed_ms", BigInteger),  # when `landed_slot` was stored
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
     _partial(
@@ -458,9 +458,9 @@ attempts = _table(
     ),
 )
 
-# Requests over HTTP that were paid for, one for each record of the type `payment`, and what the
-# seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
-# of a sponsored payment that is not the transaction's.
+# HTTP requests that were paid for, one for each record of the type `payment`, and sellers' answers.
+# The signed bytes are in the record's attempt. Its `signature` is the wallet's, which for a
+# sponsored payment differs from the transaction's.
 IS_KEPT: Final = "(offer <> '{}' OR answer_headers IS NOT NULL)"
 payments = _table(
     "payments",
@@ -473,17 +473,17 @@ payments = _table(
     Column("site", Text, nullable=False),
     Column("url", Text, nullable=False),  # without query and fragment
     Column("method", Text, nullable=False),
-    Column("fingerprint", Text, nullable=False),  # of the whole request, SHA-256, hex
+    Column("fingerprint", Text, nullable=False),  # SHA-256 of the whole request, hex
     Column("offer", Text, nullable=False),  # JSON
     Column("asset", Text, nullable=False),
     Column("units", U64, nullable=False),
     Column("decimals", Integer, nullable=False),
     Column("pay_to", Text, nullable=False),
     Column("source", Text, nullable=False),
-    Column("source_units", U64, nullable=False),  # that it held when it was assessed
+    Column("source_units", U64, nullable=False),  # the source's units at the assessment
     Column("memo", Text),
-    Column("message_sha256", Text, nullable=False),  # of what is signed, hex
-    Column("signer_index", Integer, nullable=False),  # of the wallet among the signatures
+    Column("message_sha256", Text, nullable=False),  # SHA-256 of the signed bytes, hex
+    Column("signer_index", Integer, nullable=False),  # index of the wallet's signature
     Column("served", Text, nullable=False),  # of payment.Served
     Column("hint", Text),  # the signature that the seller named
     Column("answer_status", Integer),
@@ -510,19 +510,19 @@ holds = _table(
     Column("chain", JSON, nullable=False),
     Column("type", Text, nullable=False),
     Column("state", Text, nullable=False),  # of hold.HoldState
-    Column("digest", Text, nullable=False),  # of what was asked and shown
+    Column("digest", Text, nullable=False),  # of the request and the shown effects
     Column("action_key", _Bytewise, unique=True),
     # How to make the transaction again, JSON with exact decimals; null if only its caller can.
     Column("recipe", Text),
-    Column("shown", Text, nullable=False),  # likewise: what a person decides on
-    Column("applied", JSON, nullable=False),  # rules that judged it
+    Column("shown", Text, nullable=False),  # JSON: the effects that a person sees
+    Column("applied", JSON, nullable=False),  # rules that checked it
     Column("created_ms", BigInteger, nullable=False),  # these two by the windows' clock
     Column("expires_ms", BigInteger, nullable=False),
     Column("decided_by", Text),
     Column("decided_ms", BigInteger),
     Column("note", Text),
     Column("transaction_id", Text),
-    Column("owner", Text),  # the process that carries out an approved one
+    Column("owner", Text),  # the process that executes it once approved
     Column("trace", Text),
     Index(None, "wallet_id", "seq"),
     Index(None, "principal", "seq"),
@@ -532,12 +532,12 @@ holds = _table(
 
 idempotency = _table(
     "idempotency",
-    # principal|method|path|key of callers; of the service itself action|key and cycle|agent|call.
+    # For callers principal|method|path|key; for the service action|key and cycle|agent|call.
     Column("scope", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("transaction_id", Text, nullable=False),
     Column("status_code", Integer),
-    Column("contract_status", Integer),  # where it is another (ERROR_STATUS)
+    Column("contract_status", Integer),  # if it differs (ERROR_STATUS)
     Column("body", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("owner", Text),  # the process that runs a skill call of this key
@@ -553,10 +553,10 @@ credentials = _table(
     Column("created_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
     Column("expires_ms", BigInteger),  # null: never
-    Column("rotated_ms", BigInteger),  # null: it has its first secret
+    Column("rotated_ms", BigInteger),  # null: never rotated
     Column("previous_hash", Text),  # of the secret before the latest rotation
     Column("previous_until_ms", BigInteger),
-    Column("role", Text),  # read, operate, policy; null: an API key, which has what follows
+    Column("role", Text),  # read, operate, policy; null: an API key, with the next columns
     Column("wallet_id", Text),
     Column("permissions", JSON, nullable=False),
     Column("rate_limit", Integer, nullable=False),
@@ -568,7 +568,7 @@ credentials = _table(
     _partial("role IS NOT NULL", "uq_credentials_admin", "name", unique=True),
 )
 
-# Transaction requests of keys in the last minute, counted here where several processes serve.
+# Keys' transaction requests in the last minute, counted here if several processes serve.
 key_requests = _table(
     "key_requests",
     Column("id", Sequence, primary_key=True, autoincrement=True),
@@ -577,8 +577,8 @@ key_requests = _table(
     Index(None, "key_id", "created_ms"),
 )
 
-# All requests of keys by the second since the epoch, those of the last minute, where several
-# processes serve.
+# All requests of keys in the last minute, by second since the epoch, if several processes
+# serve.
 key_traffic = _table(
     "key_traffic",
     Column("key_id", Text, primary_key=True),
@@ -604,7 +604,7 @@ agents = _table(
     Column("next_run_ms", BigInteger),
     Column("cycle_no", BigInteger, nullable=False),
     Column("fence", BigInteger, nullable=False),
-    Column("failures", Integer, nullable=False),  # cycles in a row that raised
+    Column("failures", Integer, nullable=False),  # consecutive cycles that raised an error
     Column("error", Text),
     Column("entered_ms", BigInteger),  # when its cycle was entered; None while none runs
     Column("deferred_cycle", BigInteger),  # the newest cycle that has a job in the queue
@@ -622,7 +622,7 @@ decisions = _table(
     Column("action", Text),
     Column("outcome", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    Column("input_tokens", BigInteger),  # None: no model was called, or it reported none
+    Column("input_tokens", BigInteger),  # None: no model was called, or no usage was reported
     Column("output_tokens", BigInteger),
     Column("cost_nanousd", BigInteger),
     Index(None, "created_ms"),
@@ -653,13 +653,13 @@ webhook_deliveries = _table(
     "webhook_deliveries",
     Column("id", Text, primary_key=True),
     Column("channel", Text, nullable=False, server_default="approvals"),  # or: alerts
-    Column("subject", Text, nullable=False),  # a hold; what is newer of it supersedes
+    Column("subject", Text, nullable=False),  # a hold; its newer deliveries supersede older ones
     Column("body", Text, nullable=False),  # JSON, as it is signed
     Column("created_ms", BigInteger, nullable=False),
-    Column("next_ms", BigInteger, nullable=False),  # not tried before
-    Column("tries", Integer, nullable=False),  # begun; fences who lost the lease
+    Column("next_ms", BigInteger, nullable=False),  # no attempt before this time
+    Column("tries", Integer, nullable=False),  # attempts begun; fences off processes without lease
     Column("state", Text, nullable=False),  # waiting, delivered, superseded, given_up
-    Column("lease_until_ms", BigInteger, nullable=False),  # of the process that sends it; 0: none
+    Column("lease_until_ms", BigInteger, nullable=False),  # the sending process's lease; 0: none
     Index(None, "subject"),
     Index(None, "created_ms"),
     _partial("state = 'waiting'", "ix_webhook_deliveries_waiting", "next_ms"),
@@ -671,13 +671,13 @@ alert_groups = _table(
     "alert_groups",
     Column("key", Text, primary_key=True),
     Column("name", Text, nullable=False),  # of an alert or of an event
-    Column("fields", Text, nullable=False),  # JSON, of the latest
-    Column("count", BigInteger, nullable=False),  # since it was told
-    Column("first_ms", BigInteger, nullable=False),  # of these
+    Column("fields", Text, nullable=False),  # JSON, from the latest event
+    Column("count", BigInteger, nullable=False),  # number since the last message
+    Column("first_ms", BigInteger, nullable=False),  # time of the first of these
     Column("last_ms", BigInteger, nullable=False),
     Column("told_ms", BigInteger, nullable=False),  # 0: never
-    Column("tells", Integer, nullable=False),  # how often it was told
-    Column("next_ms", BigInteger, nullable=False),  # it makes no message before
+    Column("tells", Integer, nullable=False),  # number of messages about it
+    Column("next_ms", BigInteger, nullable=False),  # no message before this time
     Index(None, "next_ms"),
     Index(None, "told_ms"),
 )
@@ -730,13 +730,13 @@ schedules = _table(
     Column("status", Text, nullable=False),  # active, paused, ended
     Column("reason", Text),
     Column("made_by", Text, nullable=False),  # `admin` or `key:<id>`
-    Column("key_hash", Text),  # of the secret it ends with
+    Column("key_hash", Text),  # hash of the key's secret; the schedule ends with it
     Column("created_ms", BigInteger, nullable=False),
     Column("next_due_ms", BigInteger),  # null: none
-    Column("running_due_ms", BigInteger),  # the due time that was begun and has not ended
+    Column("running_due_ms", BigInteger),  # the due time whose run has begun and not ended
     Column("owner", Text),  # the process that runs it
     Column("fence", BigInteger, nullable=False, server_default="0"),
-    Column("attempts", Integer, nullable=False, server_default="0"),  # of the running due time
+    Column("attempts", Integer, nullable=False, server_default="0"),  # at the running due time
     Column("runs", BigInteger, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False, server_default="0"),
     Index("ix_schedules_due", "status", "next_due_ms"),
@@ -745,7 +745,7 @@ schedules = _table(
     Index(None, "name"),
 )
 
-# The outcomes of due times, the latest of each schedule.
+# The outcomes of each schedule's latest due times.
 schedule_runs = _table(
     "schedule_runs",
     Column("schedule_id", Text, primary_key=True),
