@@ -1,4 +1,4 @@
-"""Act: run the chosen skill, once, on the agent's wallet."""
+"""The act phase: runs the chosen skill, once, on the agent's wallet."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The action of a cycle and its outcome.
+    """A cycle's action and its outcome.
 
     Attributes:
-        action: `skill({"its": "parameters"})`, None when nothing was chosen.
+        action: `skill({"its": "parameters"})`, None if no skill was chosen.
         outcome: the skill's text, or the reason why it did not run or failed.
         cancelled: the agent was stopped during the action, which still ran to its end.
     """
@@ -44,7 +44,7 @@ class ActionResult:
 
 
 def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
-    """Return the actor of an agent's call; its action key allows one call of the skill a cycle."""
+    """Return the actor of an agent's call; its action key allows one call of a skill per cycle."""
     scope = f"agent:{agent.id}"
     return Actor(
         principal=scope,
@@ -59,10 +59,10 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
 async def act(
     agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
 ) -> ActionResult:
-    """Run the call. A refusal by the skill, the guardrails or the ledger becomes its outcome.
+    """Run the skill; a refusal by the skill, the guardrails or the ledger is the outcome.
 
-    A skill that may spend is never interrupted. If this is cancelled, the skill runs to its end
-    first, so that its payment is recorded.
+    A skill that may spend is never interrupted: if `act` is cancelled, the skill is finished first,
+    so that its payment is recorded.
     """
     if call is None:
         return ActionResult(None, NO_ACTION)
@@ -91,7 +91,7 @@ async def act(
 
 
 def resumed_action(skill: str, record: TransactionRecord | Hold) -> ActionResult:
-    """Return a cycle's action from its stored record, if the cycle was interrupted after it."""
+    """Return the action of an interrupted cycle from the action's stored record."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if isinstance(record, Hold):
         return ActionResult(action, storable(record.message()))
@@ -102,10 +102,10 @@ def resumed_action(skill: str, record: TransactionRecord | Hold) -> ActionResult
 
 
 def exact(value: Any, depth: int = 0) -> Any:
-    """Return JSON-like data with each float as the Decimal that it was written as.
+    """Return JSON-like data with each float converted to the Decimal with the same digits.
 
     Raises:
-        ValueError: nested too deep, a number that is not finite, text that is not UTF-8.
+        ValueError: too deep nesting, a number that is not finite, or text that is not UTF-8.
     """
     if depth > _MAX_DEPTH:
         raise ValueError("nested too deep")
@@ -123,14 +123,14 @@ def exact(value: Any, depth: int = 0) -> Any:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Return the arguments as an object; some vendors send JSON text, or nothing for none."""
+    """Return the arguments as an object; some vendors send JSON text, or nothing if empty."""
     if arguments is None or arguments == "":
         return {}
     return jsontext.read(arguments, has_nul=True) if isinstance(arguments, str) else arguments
 
 
 async def _outcome(work: Awaitable[str]) -> str:
-    # A third-party skill may quote secrets of the process; the model must not read them.
+    # A third-party skill's text may have secrets of the process, which no model may read.
     try:
         return concealed(await work)
     except SolwardError as error:

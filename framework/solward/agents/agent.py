@@ -1,5 +1,4 @@
-"""An agent, its limits, its model's budget, its status, its decisions and its memory, as rows and
-as JSON."""
+"""Agents with their limits, budgets, status, decisions and memory, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ NANOUSD = 10**_USD_DECIMALS
 
 
 class DesiredState(StrEnum):
-    """The last command: start, pause or stop. A restarted service obeys this, not the status."""
+    """The last command: start, pause or stop. A restarted service follows it, not the status."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -34,10 +33,10 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuardrails:
-    """An agent's own limits, in lamports; part of its prompt, and enforced by the engine.
+    """An agent's own limits, in lamports; the engine enforces and the prompt states them.
 
     Attributes:
-        daily_costs_lamports: fees and rent in 24 hours; None where its wallet's ceiling is enough.
+        daily_costs_lamports: maximum fees and rent in 24 hours; None for the wallet's ceiling only.
     """
 
     max_lamports_per_transaction: int
@@ -69,11 +68,11 @@ class AgentGuardrails:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Limits of one agent; None is no limit. A day is the last 24 full hours and this one.
+    """Token limits of one agent; None is no limit. A day is this hour and the 24 before it.
 
     Attributes:
-        usd_by_default: the limit in dollars is the default, so it does not stop a model whose
-            price is not known.
+        usd_by_default: whether the limit in dollars is the default, which does not stop a model
+            whose price is not known.
     """
 
     max_tokens_per_cycle: int | None = None
@@ -82,7 +81,8 @@ class TokenBudget:
     usd_by_default: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return those of `maxTokensPerCycle`, `maxTokensPerDay`, `maxUsdPerDay` that are set."""
+        """Return those limits of `maxTokensPerCycle`, `maxTokensPerDay`, `maxUsdPerDay` that are
+        set."""
         usd = self.max_nanousd_per_day
         values = {
             "maxTokensPerCycle": self.max_tokens_per_cycle,
@@ -102,11 +102,11 @@ DEFAULT_BUDGET = TokenBudget(max_nanousd_per_day=5 * NANOUSD, usd_by_default=Tru
 
 @dataclass(frozen=True, slots=True)
 class TokensUsed:
-    """Tokens an agent used in the last day, and their price.
+    """The tokens that an agent used in the last day, and their price.
 
     Attributes:
         nanousd: estimated price in billionths of a US dollar of the tokens whose price is known.
-        unpriced: tokens whose price is not known.
+        unpriced: the number of tokens whose price is not known.
     """
 
     tokens: int = 0
@@ -127,7 +127,7 @@ def usd_of(nanousd: int) -> Decimal:
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """Return a budget from its JSON, as `to_json` or `stored` give it."""
+    """Return a budget from the JSON that `to_json` or `stored` returned."""
     usd = stored.get("maxUsdPerDay")
     return TokenBudget(
         stored.get("maxTokensPerCycle"),
@@ -143,15 +143,15 @@ class Agent:
 
     Attributes:
         loop_interval_ms: milliseconds from the start of a cycle to the start of the next.
-        next_run_ms: when its next cycle is due; None before the first start.
+        next_run_ms: due time of its next cycle; None before the first start.
         cycle_no: the number of its next cycle, from 1.
-        fence: fencing token, higher with every entered cycle; a run without the current one can
-            change nothing.
-        failures: cycles in a row that failed.
-        error: why the last one failed, else None.
-        llm_options: the provider's options, by its own schema.
+        fence: fencing token, which increases with every entered cycle; a run without the current
+            token can change nothing.
+        failures: the number of consecutive failed cycles.
+        error: why the last cycle failed, else None.
+        llm_options: the options for the provider, which its schema defines.
         llm_budget: limits on the model's tokens and their price.
-        is_llm: False when its provider is not a language model (the rule-based demo).
+        is_llm: False if its provider is not a language model (the rule-based demo).
     """
 
     id: str
@@ -206,7 +206,7 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     return _AGENTS.from_row(row, is_llm=is_llm)
 
 
-# Every cycle parses these texts, and there are only a few different ones.
+# Cached, because every cycle parses these texts, and only few of them differ.
 @functools.lru_cache(maxsize=1_024)
 def _guardrails_of(text: str) -> AgentGuardrails:
     stored = jsontext.loads(text)
@@ -236,7 +236,7 @@ _AGENTS = Records(
 
 
 def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the health answer's `agents` object, in both its shapes, from counts by status."""
+    """Return the `agents` object of the health answer from counts by status."""
     total, running = sum(counts.values()), counts.get(AgentStatus.RUNNING, 0)
     return {
         "total": total,
@@ -249,9 +249,9 @@ def statistics_json(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class MemoryEntry(NamedTuple):
-    """An entry of an agent's memory: one cycle.
+    """An entry of an agent's memory, which describes one cycle.
 
-    A tuple, because each cycle makes ten and a dataclass takes five times as long.
+    It is a tuple, because each cycle makes ten, and making a dataclass takes five times as long.
     """
 
     cycle: int
@@ -267,12 +267,12 @@ class MemoryEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One cycle: what was observed, decided and done.
+    """The record of one cycle: its observation, decision and action.
 
     Attributes:
         observations: the observation, JSON-able; amounts are Decimal.
-        action: `skill({"its": "parameters"})`, None when nothing was done.
-        usage: the model's tokens, None where no model was called or it reported none.
+        action: `skill({"its": "parameters"})`, None if nothing was done.
+        usage: the model's tokens, None if no model was called or no tokens were reported.
     """
 
     agent_id: str

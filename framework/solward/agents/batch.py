@@ -1,4 +1,4 @@
-"""Work that many cycles share: items that arrive while a batch runs make up the next batch."""
+"""Batches of work from many cycles: items that arrive while a batch runs make up the next one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Bounds how long a transaction holds the one writer of SQLite: a few milliseconds.
+# Limits the time that a transaction blocks SQLite's only writer to a few milliseconds.
 BATCH = 64
 LINGER_S = 0.02
 
@@ -24,7 +24,7 @@ class Batcher(Generic[K, V]):
 
     Args:
         run: maps items to results, in their order.
-        max_items: of one batch.
+        max_items: the maximum number of items in one batch.
         linger_s: seconds between two batches while more than one item arrives at a time.
     """
 

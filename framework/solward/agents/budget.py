@@ -1,8 +1,8 @@
-"""A model's budget is reserved before the model is asked, and settled to what it used afterwards.
+"""Budgets of models: reserved before a model's completion, and settled to its usage afterwards.
 
-So completions at the same time, of chats and cycles and in any process, cannot pass a day's limit
-together. What is never settled, because the process ended or nobody knows what the vendor charged,
-stays counted.
+So simultaneous completions of chats and cycles, in all processes, cannot exceed a day's limit
+together. A reservation that is never settled stays counted: the process ended, or the vendor's
+charge is not known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from solward.types.provider import CompletionRequest, ModelPrice, Usage
 # 2026); the smaller number estimates more tokens.
 _BYTES_PER_TOKEN = 3
 
-# Most tokens reserved for an answer if its provider does not say how long it can be.
+# The maximum tokens reserved for an answer if its provider does not state its maximum length.
 _MOST_OUTPUT = 8_192
 
 _NOTHING = Usage(cost_nanousd=0)
@@ -36,8 +36,8 @@ class BudgetReservation:
     """A reservation in a model's budget for one completion.
 
     Attributes:
-        hour: hours since the epoch; the usage is counted in this hour.
-        is_llm: False if the provider is not a model; it then uses nothing unless it says so.
+        hour: the hour in which usage is counted, in hours since the epoch.
+        is_llm: False if the provider is not a model; it then uses no tokens unless it reports some.
     """
 
     agent_id: str
@@ -53,7 +53,7 @@ class BudgetReservation:
         return usage_row(self.agent_id, self.hour * HOUR_MS, usage)
 
     def settled(self, usage: Usage | None) -> dict[str, Any] | None:
-        """Return the row that corrects the reservation to `usage`; None if it must stay counted."""
+        """Return the row that corrects the reservation to `usage`; None if it stays counted."""
         if usage is None:
             if self.is_llm:
                 return None
@@ -65,7 +65,7 @@ class BudgetReservation:
 
 
 def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
-    """Return the row of `agent_usage` to add for a completion at `ms`."""
+    """Return the row to add to `agent_usage` for a completion at `ms`."""
     return {
         "agent_id": agent_id,
         "hour": ms // HOUR_MS,
@@ -102,7 +102,7 @@ class ModelBudget:
     ) -> tuple[CompletionRequest, BudgetReservation | None]:
         """Reserve budget for a request; return it with its answer limited, and the reservation.
 
-        The reservation is None if no day is limited.
+        The reservation is None if the agent has no limit per day.
 
         Raises:
             ProviderError: the agent's provider is not installed.
@@ -129,12 +129,12 @@ class ModelBudget:
         return replace(request, max_output_tokens=most), reserved
 
     async def settle_failed(self, reserved: BudgetReservation | None, error: BaseException) -> None:
-        """Give a reservation back if the call failed in a way that costs nothing."""
+        """Release a reservation if the failed call costs nothing."""
         if reserved is not None and isinstance(error, ProviderError) and not error.may_cost:
             await self.settle(reserved, _NOTHING)
 
     async def settle(self, reserved: BudgetReservation, usage: Usage | None) -> None:
-        """Replace a reservation by the usage."""
+        """Replace a reservation by the actual usage."""
         row = reserved.settled(usage)
         if row is not None:
             await self._settling(row)
@@ -151,7 +151,7 @@ class ModelBudget:
         answers: list[tuple[int, BudgetReservation] | TokenBudgetReached] = []
         async with self._database.write() as connection:
             await store.lock_agents(connection, sorted(ids))
-            # A model's budget is money too, so a clock that is ahead must not empty the day.
+            # A model's budget is money too, so a fast clock must not drop the day's usage.
             moment = await self._database.moment(connection)
             used = await store.usage_by_agent(connection, list(ids), moment.window_ms // HOUR_MS)
             reserved: list[dict[str, Any]] = []
@@ -182,12 +182,12 @@ class ModelBudget:
 def output_allowance(
     budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Return the most tokens that the model's answer may have; None, if no day is limited.
+    """Return the maximum tokens of the model's answer; None if the budget sets no limit.
 
     Args:
-        used: usage of the last day, with reservations.
-        prompt: tokens of the prompt.
-        price: the model's; None if it is not known.
+        used: the usage of the last day, including reservations.
+        prompt: the number of tokens in the prompt.
+        price: the model's price; None if it is not known.
 
     Raises:
         TokenBudgetReached: there is no room for this request.
@@ -212,7 +212,7 @@ def output_allowance(
 def _affordable(
     budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Return the tokens of an answer that the remaining dollars pay for; None if not known."""
+    """Return how many tokens of an answer the remaining dollars can pay for; None if not known."""
     limit = budget.max_nanousd_per_day
     if limit is None:
         return None
@@ -238,7 +238,7 @@ def _affordable(
 
 
 def estimated_tokens(request: CompletionRequest) -> int:
-    """Return an upper estimate of the tokens in a request's prompt."""
+    """Return a high estimate of the tokens in a request's prompt."""
     tools = [[tool.name, tool.description, dict(tool.parameters)] for tool in request.tools]
     texts = [request.system, *(message.content for message in request.messages)]
     size = sum(len(text.encode()) for text in texts) + len(jsontext.dumps(tools).encode())

@@ -1,6 +1,6 @@
-"""One cycle: observe, think, act, remember, over injected parts.
+"""One cycle of an agent: observe, think, act, remember, with injected dependencies.
 
-The embedded runner and the queue's workers run this same function.
+Both the embedded runner and the queue's workers run `run_cycle`.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class CycleParts:
 
     Attributes:
         wallet: wallet id -> its name and address.
-        balances: wallet id and `AgentSnapshot.mark` -> its SOL and tokens.
-        stored: what the store says of an agent and its wallet.
+        balances: wallet id and `AgentSnapshot.mark` -> the wallet's SOL and tokens.
+        stored: reads the stored rows of an agent and its wallet.
         tools: the definitions of all skills.
-        provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
-        budget: of the agents' models.
-        spends: whether a skill may spend (an unknown one does not).
-        network: for the system prompt.
-        permissions: what grants let an agent do, for its prompt and its tools.
+        provider: agent -> its provider's call; raises `ProviderError` if not installed.
+        budget: the budgets of the agents' models.
+        spends: skill name -> whether the skill may spend; False for an unknown skill.
+        network: the network's name, for the system prompt.
+        permissions: what an agent's grants allow, for its prompt and its tools.
         hook: called after each phase.
     """
 
@@ -90,7 +90,7 @@ class CycleParts:
 
 @dataclass(frozen=True, slots=True)
 class NextCycle:
-    """The cycle to run next, and when (milliseconds since the epoch)."""
+    """The next cycle to run, and its due time (milliseconds since the epoch)."""
 
     cycle: int
     due_ms: int
@@ -101,7 +101,7 @@ RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 @dataclass(slots=True)
 class _Progress:
-    """The phases' results so far, so that a failure is recorded with what preceded it."""
+    """The results of a cycle's phases so far, which are recorded if a later phase fails."""
 
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
@@ -111,17 +111,17 @@ class _Progress:
 
 
 async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> NextCycle | None:
-    """Run cycle number `cycle` of an agent, unless it is stale.
+    """Run cycle number `cycle` of an agent, unless this number is stale.
 
-    A cycle that raises is recorded with the error as its outcome. Cancelled before it acts, it
-    leaves no trace and is run again under the same number; cancelled while it acts, it finishes
-    and records the action first.
+    If the cycle raises an error, the error is recorded as its outcome. If it is cancelled before it
+    acts, nothing is recorded and the same number runs again. If it is cancelled while it acts, it
+    first finishes and records the action.
 
     Returns:
-        What to run next; None when the agent is not to run, or another run took the fence.
+        The next cycle; None if the agent must not run, or if another run has a newer fence.
 
     Raises:
-        StoreError: the cycle could not be stored, and must be run again.
+        StoreError: the cycle could not be recorded, and must be run again.
     """
     with (
         bound_contextvars(agent_id=agent_id, cycle=cycle),
@@ -187,7 +187,7 @@ async def _abandon(agent: Agent, parts: CycleParts) -> None:
     try:
         await run_to_end(parts.journal.abandon(agent.id, agent.fence))
     except StoreError as error:
-        # The placement finds the unfinished cycle by itself, only later.
+        # If this fails, the placement finds the unfinished cycle by itself, only later.
         _log.warning("cycle_not_abandoned", agent_id=agent.id, error=str(error))
 
 
@@ -242,10 +242,10 @@ def _result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -
 
 
 def backoff_ms(interval_ms: int, failures: int) -> int:
-    """Return milliseconds to the next cycle after `failures` failed ones in a row.
+    """Return the milliseconds until the next cycle after `failures` consecutive failed cycles.
 
-    The interval after the first, then double each time, up to five minutes, and never less
-    than the interval.
+    They are the interval after the first failure, and double with each further one up to five
+    minutes, but are never less than the interval.
     """
     doublings = min(max(failures - 1, 0), 30)
     return max(interval_ms, min(interval_ms << doublings, BACKOFF_CAP_MS))

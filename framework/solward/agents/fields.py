@@ -1,7 +1,7 @@
-"""An agent's fields, read from a request body, where every refusal names the field; and templates:
-named starting points with a strategy, an interval, guardrails and grants.
+"""Reads an agent's fields from a request body; every refusal names the field. Also has the
+templates: named sets of a strategy, an interval, guardrails and grants.
 
-What an agent of a template can lose is computed from its grants where it is listed
+The maximum that an agent from a template can move is computed from the template's grants
 (`AgentService.templates`), never written here.
 """
 
@@ -22,7 +22,7 @@ from solward.types.money import sol_to_lamports
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The service's limits and default model, for fields that a request leaves out."""
+    """The service's limits and default model, for fields that a request omits."""
 
     guardrails: AgentGuardrails
     provider: str | None = None
@@ -32,11 +32,10 @@ class Defaults:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return the attributes of an agent that a create body asks for, in either of its forms.
+    """Return the attributes of a new agent from the body of a create request, in either form.
 
-    The second form has `maxSolPerTransaction` at the top level and no `walletId`; its `wallet_id`
-    is None. In that form, and with a `template`, the default provider and model fill in for
-    missing ones.
+    The second form has `maxSolPerTransaction` at the top level and no `walletId`; `wallet_id` is
+    then None. In that form, and with a `template`, a missing provider or model gets its default.
 
     Args:
         models: installed provider -> its default model.
@@ -75,7 +74,7 @@ def read_create(
 def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
     """Return a create body whose missing fields are those of a template.
 
-    A null counts as missing, because an agent of a template must be under grants.
+    Null counts as missing, because an agent from a template must be under grants.
     """
     nested = body.get("guardrails")
     whole: dict[str, Any] = {
@@ -88,7 +87,7 @@ def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str,
         if not isinstance(nested, Mapping) or nested.get(name) is None:
             whole.setdefault(name, each)
     if whole.get("walletId") is None:
-        # The second form, which creates a wallet, has this number at the top level.
+        # The second form of the body, which creates a wallet, has this number at the top level.
         whole.setdefault("maxSolPerTransaction", template.guardrails["maxSolPerTransaction"])
     return whole
 
@@ -96,10 +95,10 @@ def with_template(body: Mapping[str, Any], template: AgentTemplate) -> dict[str,
 def read_update(
     body: Mapping[str, Any], providers: Collection[str], current: Agent
 ) -> dict[str, Any]:
-    """Return the attributes of an agent that a change (PATCH) names.
+    """Return the attributes of an agent that the body of a PATCH request changes.
 
     Raises:
-        InvalidRequest: naming the field; also for `walletId`, which cannot change.
+        InvalidRequest: a field is wrong or is `walletId`, which cannot change; names it.
     """
     if body.get("walletId") is not None:
         raise InvalidRequest("walletId cannot be changed; create another agent for another wallet")
@@ -119,14 +118,14 @@ _AS_GIVEN = ("name", "llm_model", "strategy", "loop_interval_ms", "llm_options")
 
 
 def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudget:
-    """Return a token budget; a number left out stays as it is, null removes its limit.
+    """Return a token budget. An omitted number stays the same, and null removes a limit.
 
     Args:
-        current: the agent's budget; None for a new agent, which begins with the default.
+        current: the agent's current budget; None for a new agent, which starts with the default.
     """
     was = current or DEFAULT_BUDGET
     budget = budget_of(was.to_json() | dict(given))
-    # A client that sends back the budget that it read has not chosen one.
+    # A client that sends back the default that it read has not chosen a budget.
     same = budget.max_nanousd_per_day == was.max_nanousd_per_day
     chosen = "maxUsdPerDay" in given and (current is None or not same)
     return replace(budget, usd_by_default=was.usd_by_default and not chosen)
@@ -135,7 +134,7 @@ def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudge
 def read_guardrails(
     asked: Guardrails, nested: Mapping[str, Any] | None, defaults: AgentGuardrails
 ) -> AgentGuardrails:
-    """Return a request's guardrails; its `guardrails` object wins over top-level fields."""
+    """Return a request's guardrails; its `guardrails` object overrides top-level fields."""
     beside = {each.json: getattr(asked, each.name) for each in fields_of(Guardrails)}
     given = beside | {name: each for name, each in (nested or {}).items() if each is not None}
 
@@ -161,12 +160,12 @@ def _provider(value: object, providers: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentTemplate:
-    """A starting point of an agent.
+    """A template from which an agent can be created.
 
     Attributes:
-        strategy: lines for a language model.
-        guardrails: by the names of `POST /agents`.
-        grants: documents of grants; empty if the agent signs nothing.
+        strategy: the lines of text for a language model.
+        guardrails: the guardrails, by their names in `POST /agents`.
+        grants: documents of the grants; empty if the agent signs nothing.
     """
 
     name: str
@@ -246,7 +245,7 @@ TEMPLATES: Final = {
 
 
 def template_of(body: Mapping[str, Any]) -> AgentTemplate | None:
-    """Return the template that a create body names; None if it names none.
+    """Return the template that the body of a create request names; None if it names none.
 
     Raises:
         InvalidRequest: there is no such template.

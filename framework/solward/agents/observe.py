@@ -1,6 +1,6 @@
-"""Observe: the state of an agent's wallet and what grants let the agent do, read before it decides.
+"""The observe phase: reads the state of an agent's wallet and what the agent's grants allow.
 
-What the store says of an agent and its wallet is read in one transaction for many agents.
+The stored rows of many agents and their wallets are read in one transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
 
 RECENT_TRANSACTIONS = 5
-# Some kilobytes each; 1,000 agents on one service are the most that were measured.
+# Each entry has some kilobytes; at most 1,000 agents on one service were measured.
 _KEPT: Final = 4_096
 _SENDS: Final = frozenset({Operation.TRANSFER, Operation.FUND})
 
@@ -43,23 +43,23 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """The permissions that an agent has by grants, for its prompt and its tools.
+    """Permissions that an agent has by grants, for its prompt and its tools.
 
     Attributes:
-        sentences: of the grants of the agent and its wallet, or of the defaults without grants.
-        granted: names of the tools that the agent has only because of a grant.
+        sentences: the grants of the agent and its wallet, or without grants the defaults.
+        granted: the names of tools that the agent has only because of a grant.
     """
 
     sentences: tuple[str, ...] = (DEFAULTS_SENTENCE,)
     granted: frozenset[str] = frozenset()
 
     def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Return the tools, without those that need a grant which the agent lacks."""
+        """Return the tools, without those for which the agent lacks a needed grant."""
         withheld = _BY_GRANT_ALONE.keys() - self.granted
         return tuple(tool for tool in tools if tool.name not in withheld)
 
 
-# Tool -> whether a grant allows some use of it. Without a grant, tokens and paid requests are
+# Tool -> test whether a grant allows some use of it. Without a grant, tokens and paid requests are
 # refused, so offering these tools would mislead the model.
 _BY_GRANT_ALONE: Final[Mapping[str, Callable[[Grant], bool]]] = {
     "transfer_token": lambda grant: bool(grant.may & _SENDS and grant.assets.keys() - {SOL}),
@@ -70,7 +70,7 @@ WITHOUT_GRANTS: Final = Permissions()
 
 
 class PermissionReader:
-    """Reads permissions; while grants do not change it queries only their version."""
+    """Reads agents' permissions; while no grant changes, it queries only the policy's version."""
 
     def __init__(self, database: Database, tokens: TokenList) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class PermissionReader:
         self._known: OrderedDict[tuple[str, str, str], tuple[int, Permissions]] = OrderedDict()
 
     async def __call__(self, agent: Agent) -> Permissions:
-        """Return an agent's permissions as of now. Each transaction is judged again anyway."""
+        """Return an agent's current permissions. Each transaction is judged again in any case."""
         async with self._database.read() as connection:
             [permissions] = await self.read(connection, [agent])
         return permissions
@@ -120,11 +120,11 @@ class PermissionReader:
 
 @dataclass(frozen=True, slots=True)
 class AgentSnapshot:
-    """The rows that the store has of an agent.
+    """The stored rows about an agent.
 
     Attributes:
         recent: the wallet's `RECENT_TRANSACTIONS` newest transactions.
-        held: the agent's transactions that wait for a person.
+        held: the agent's holds, which wait for a person.
     """
 
     recent: Sequence[TransactionRecord] = ()
@@ -163,7 +163,7 @@ class SnapshotReader:
 
 
 class Observation(NamedTuple):
-    """An observation, and the permissions that were read with it; None if that failed."""
+    """An observation, and the permissions read with it, which are None if reading failed."""
 
     body: dict[str, Any]
     permissions: Permissions | None
@@ -192,7 +192,7 @@ async def observe(
     permissions = None
     try:
         observed = await wallet(agent.wallet_id)
-        # Before the balances, so that these include every transaction stored as confirmed.
+        # Read before the balances, so that these include every transaction stored as confirmed.
         known = await stored(agent)
         permissions = known.permissions
         holds = await balances(agent.wallet_id, known.mark)
@@ -203,7 +203,7 @@ async def observe(
             why = "an internal error"
         failed = {"error": f"The wallet could not be observed: {why}"}
         return Observation(failed | when, permissions)
-    # Left out if empty: a model that reads of holds in every cycle starts to ask for some.
+    # Omitted if empty, because a model that reads of holds in every cycle starts to request them.
     waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
     seen = {
         "walletName": observed.name,
@@ -231,6 +231,6 @@ def _held(hold: Hold) -> dict[str, Any]:
 
 def _transaction(record: TransactionRecord) -> dict[str, Any]:
     body = record.to_json()
-    # A model can learn from the reason of a blocked or failed transaction.
+    # A model can learn from the reason why a transaction was blocked or failed.
     names = ("type", "status", "details", "timestamp", "error")
     return {name: body[name] for name in names if name in body}

@@ -1,6 +1,6 @@
-"""Placements of agents' cycles: in this process, or on workers through a queue.
+"""Placements, which run agents' cycles in this process or, through a queue, on workers.
 
-Both run the same `run_cycle` on the same journal; a placement decides only when and where.
+Both run the same `run_cycle` with the same journal, and decide only when and where it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from solward.database.database import Database
 from solward.runner import LONGEST_WAIT_S, Runner
 from solward.support.clock import now_ms
 
-# Most cycles wait for a model: this bounds memory and open connections, not throughput.
+# Most cycles wait for a model, so this limits memory and open connections, not throughput.
 CONCURRENCY = 200
 # The wait before a cycle that could not be stored runs again.
 RETRY_MS = 5_000
@@ -27,13 +27,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Placement(Protocol):
-    """Runs the cycles of agents as their rows in the store say."""
+    """Runs the cycles of agents according to their stored rows."""
 
     async def open(self) -> None:
         """Resume the agents that ran when the last process ended.
 
         Raises:
-            StoreError: the store refused.
+            StoreError: the database refused.
         """
         ...
 
@@ -42,11 +42,11 @@ class Placement(Protocol):
         ...
 
     async def halt(self, agent_id: str) -> None:
-        """Halt an agent whose row already says so; return once no cycle of it runs."""
+        """Halt an agent that is stored as halted; return once none of its cycles is running."""
         ...
 
     async def close(self) -> None:
-        """End the cycles of this process; actions that spend run to their end first."""
+        """End the cycles of this process; actions that may spend are finished first."""
         ...
 
 
@@ -54,9 +54,9 @@ MakePlacement = Callable[[Database, RunCycle], Placement]
 
 
 class EmbeddedPlacement(Runner[NextCycle | None]):
-    """Runs cycles in this process, which is the only one.
+    """Runs cycles in this process, the only one that uses the database.
 
-    Agents wait in a heap by due time and cost nothing while they wait: no task, no timer, no query.
+    Agents wait in a heap by due time. A waiting agent costs nothing: no task, no timer, no query.
 
     Args:
         run: runs one cycle of an agent and returns the next one.
@@ -68,7 +68,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
         super().__init__("agents", concurrency)
         self._database = database
         self._run = run
-        # Due time, agent and number of cycles; those that count are the agents' in `_waiting`.
+        # Due time, agent and number of cycles; only entries that are also in `_waiting` are valid.
         self._heap: list[tuple[int, str, int]] = []
         self._waiting: dict[str, tuple[int, str, int]] = {}
         self._halting: set[asyncio.Task[NextCycle | None]] = set()
@@ -83,9 +83,9 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
             await self.begin(agent_id, cycle, now if due_ms is None else due_ms)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """See `Placement`; the cycle takes the place of the agent's scheduled one.
+        """See `Placement`; the cycle replaces the agent's scheduled one.
 
-        Does nothing while a cycle of the agent runs: that one returns the next.
+        It does nothing while a cycle of the agent runs, because that cycle returns the next one.
         """
         if self._closed or agent_id in self._running:
             return

@@ -1,4 +1,4 @@
-"""An agent's provider: found, checked, and called once, whole or streamed.
+"""Calls to an agent's provider, for a whole or a streamed answer, and the checks before them.
 
 Each call has a deadline and metrics, and raises one type of error.
 """
@@ -46,7 +46,7 @@ from solward.types.provider import (
     is_count,
 )
 
-# Built-in providers have deadlines of their own; this one holds for plugins that have none.
+# Built-in providers have their own deadlines; this deadline is for plugins that have none.
 PROVIDER_TIMEOUT_S = 180.0
 PRICE_TIMEOUT_S = 30.0
 
@@ -83,7 +83,7 @@ async def stream(
     request: CompletionRequest,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> AsyncGenerator[str | Usage, None]:
-    """Yield the provider's answer as it arrives, then its usage; failures as in `complete`.
+    """Yield the provider's answer as it arrives, then its usage; fails as `complete` does.
 
     Closing it closes the provider's generator.
     """
@@ -128,7 +128,7 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         outcome = "cancelled"
         raise
     except ProviderError as error:
-        # Vendors quote keys in their errors, and this text is stored and displayed.
+        # Scrubbed, because vendors quote keys in errors, and the text is stored and displayed.
         error.args = (cleaned(scrub_text(str(error))),)
         if isinstance(error, ModelRefused):
             outcome = "refused"
@@ -136,7 +136,7 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         try:
             _count_usage(name, checked_usage(error.usage))
         except ProviderError:
-            # The vendor's count is not usable, so the reservation must stay counted.
+            # The vendor's token count is not usable, so the reservation must stay counted.
             error.usage, error.may_cost = None, True
         raise error from None
     except SolwardError:
@@ -159,7 +159,7 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
-    """Return the call of an agent's provider; raises `ProviderError` if it is missing."""
+    """Return the call of an agent's provider; raises `ProviderError` if it is not installed."""
     loaded = installed(registry, agent)
     return functools.partial(loaded.complete, **_given(settings, loaded, agent))
 
@@ -178,7 +178,7 @@ def _given(settings: Settings, loaded: LoadedProvider, agent: Agent) -> dict[str
 
 
 async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
-    """Return the price of an agent's model, None where its provider does not know it.
+    """Return the price of an agent's model, None if the provider does not know it.
 
     Raises:
         ProviderError: the provider is not installed.
@@ -188,8 +188,8 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
         async with asyncio.timeout(PRICE_TIMEOUT_S):
             found = await loaded.price(agent.llm_model, agent.llm_options)
     except Exception as error:
-        # Without a traceback: the plugin host logs the provider's bugs, and a cold start without a
-        # network logs this once for each agent.
+        # No traceback is logged: the plugin host logs the provider's bugs, and a cold start without
+        # a network logs this once for each agent.
         _log.warning(
             "provider_price_failed",
             agent_id=agent.id,
@@ -209,12 +209,12 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return in one line, without secrets, why a provider gave no price."""
+    """Return why a provider gave no price, in one line without secrets."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"no answer within {PRICE_TIMEOUT_S:g} s"
     if isinstance(error, SolwardError | OSError):
         return " ".join(scrub_text(str(error)).split()) or type(error).__name__
-    # Other errors' texts may quote a secret that the provider was given, so only the type is told.
+    # Other errors may quote a secret that the provider has, so only their type is named.
     return f"an internal error ({error if isinstance(error, HostBug) else type(error).__name__})"
 
 
@@ -231,7 +231,7 @@ def installed(registry: Registry, agent: Agent) -> LoadedProvider:
 
 
 def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
-    """Raise `InvalidRequest`, naming the option, if the provider does not take an option."""
+    """Raise `InvalidRequest`, naming the option, if the provider does not accept an option."""
     try:
         provider.options.validate(dict(options))
     except InvalidRequest as error:
@@ -239,7 +239,7 @@ def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
 
 
 def check_startable(settings: Settings, registry: Registry, agent: Agent) -> None:
-    """Raise `InvalidRequest` if the agent's provider lacks a plugin or a key."""
+    """Raise `InvalidRequest` if the agent's provider is not installed or lacks its key."""
     try:
         spec = installed(registry, agent).spec
         settings.provider_context(spec)

@@ -1,16 +1,16 @@
-"""Cycles on workers: a due cycle is a job in procrastinate's queue on PostgreSQL, beside the row of
-its agent. Here are the placement, the worker and the queue's tables.
+"""Cycles on workers. A due cycle is a job in procrastinate's queue, in the same PostgreSQL database
+as the agents. This module has the placement, the worker and the queue's tables.
 
-Any process defers and halts; only workers run. A job is only a hint: the fence decides whether its
-cycle is entered, may spend and is left. Beside procrastinate's worker, each worker's process
-creates jobs of due cycles and releases the jobs of dead workers. All of them do, so that agents go
-on where one is killed or frozen. One that is frozen while it creates jobs holds the others up until
-the database ends its transaction, after 10 s.
+Any process may create or cancel a cycle's job; only workers run it. A job is only a hint: the fence
+decides whether its cycle is entered, may spend and is recorded. Each worker's process also creates
+jobs for due cycles and releases the jobs of dead workers, so that agents continue if one process is
+killed or frozen. A process that is frozen while it creates jobs delays the others until the
+database ends its transaction, after 10 s.
 
-The tables are made by the release of procrastinate that is installed, compared with it at each
-start, and brought up to it by `solward database upgrade`. A release ships its migrations as files,
-and leaves it to others to know which of them a database has. That is stored in `queue_migrations`,
-in the transaction that applies one.
+The installed release of procrastinate makes the tables. Each start compares them with the release,
+and `solward database upgrade` upgrades them. A release ships its migrations as files, and does not
+record which of them a database has. `queue_migrations` records each one, in the transaction that
+applies it.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from solward.types.errors import SolwardError, StoreError
 # While a halt waits: how often the cycle's end and its worker's heartbeat are read.
 HALT_POLL_S = 0.05
 HEARTBEAT_CHECK_S = 0.5
-# Workers without a heartbeat for so long are deleted.
+# Workers without a heartbeat for this long are deleted.
 PRUNE_S = 60.0
-# A database that is away for longer ends the worker, whose jobs then go to others.
+# If the database is away for longer, the worker ends, and its jobs go to other workers.
 RETRIES_S = (0.05, 0.2, 1.0, 2.0, 4.0)
 _POOL = 8
 
-# Most cycles wait for a model, so a worker holds many at once (measured: benchmarks/scale.py).
+# Most cycles wait for a model, so a worker runs many at once (measured: benchmarks/scale.py).
 CONCURRENCY = 300
 POLL_S = 1.0  # notifications wake the worker; this is for lost ones
 HEARTBEAT_S = 2.0
-# Time for running cycles to end by themselves after `stop`; then they are cancelled, except actions
-# that spend, which always run to their end.
+# The time after `stop` in which cycles may end by themselves. Then they are cancelled, except
+# actions that may spend, which are always finished.
 GRACE_S = 5.0
 
-# How often jobs are created of what is due, and released of workers that died.
+# The interval at which jobs for due cycles are created, and jobs of dead workers released.
 SWEEP_S = 0.2
 REAP_S = 1.0
 
@@ -71,11 +71,11 @@ class QueuePlacement:
     """Runs cycles on workers; see `Placement`.
 
     Args:
-        clock: for what is due, in Unix milliseconds.
+        clock: the time for due cycles, in Unix milliseconds.
 
     Attributes:
-        app: procrastinate's, which a worker opens; making and cancelling jobs needs no connection
-            of its own.
+        app: procrastinate's app. A worker opens it; creating and cancelling jobs needs no separate
+            connection.
     """
 
     def __init__(self, database: Database, clock: Callable[[], int] = now_ms) -> None:
@@ -87,20 +87,20 @@ class QueuePlacement:
         self.app = App(connector=connector)
 
     async def open(self) -> None:
-        """Create or check the queue's tables; workers find due cycles by themselves."""
+        """Create or check the queue's tables; workers then find due cycles by themselves."""
         async with self._database.write() as connection:
             await prepare(connection)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Create the job now if the cycle is due, rather than within a second as workers would."""
+        """Create the cycle's job now if it is due; workers would create it within a second."""
         async with self._database.write() as connection:
             await self._defer(connection, 1, agent_id)
 
     async def sweep(self, most: int = store.BACKLOG) -> int:
-        """Create jobs of due cycles, unless another process does; returns their number.
+        """Create jobs for due cycles, unless another process does it now; return their number.
 
         Args:
-            most: jobs that may wait in all.
+            most: the maximum number of waiting jobs in all.
         """
         async with self._database.write() as connection:
             if not await try_lock_exclusive(connection, "sweep"):
@@ -109,13 +109,13 @@ class QueuePlacement:
             return await self._defer(connection, max(0, room))
 
     async def reap(self) -> tuple[int, int]:
-        """Drop the jobs of dead workers, and let their agents be deferred again.
+        """Drop the jobs of dead workers, so that new jobs can be created for their agents.
 
-        A worker that was only slow finds its job gone when it ends it; the fence decides what it
-        may still do for the agent.
+        A worker that was only slow finds its job gone at the end; the fence decides what it may
+        still do for the agent.
 
         Returns:
-            How many jobs were dropped, and how many agents may be deferred again.
+            The number of dropped jobs, and the number of agents that may get a new job.
         """
         jobs, dropped = self.app.job_manager, 0
         with queue_errors():
@@ -130,7 +130,7 @@ class QueuePlacement:
             return dropped, len(await store.rearm(connection, self._clock()))
 
     async def halt(self, agent_id: str) -> None:
-        """See `Placement`. A run whose worker is dead or frozen loses its fence, so that it can
+        """See `Placement`. If the worker is dead or frozen, its run loses the fence, and can
         neither spend nor be recorded."""
         async with self._database.write() as connection:
             await self._cancel(connection, agent_id)
@@ -190,7 +190,7 @@ class QueuePlacement:
 
 @contextlib.contextmanager
 def queue_errors() -> Iterator[None]:
-    """Raise `StoreError` where the queue cannot be reached."""
+    """Raise `StoreError` if the queue cannot be reached."""
     try:
         yield
     except ConnectorException as error:
@@ -198,15 +198,15 @@ def queue_errors() -> Iterator[None]:
 
 
 async def _hurried(connection: Driver[Any]) -> None:
-    """Let jobs be fetched and finished without waiting for the disk. A power cut may bring some of
-    the last ones back; the fence refuses their second run."""
+    """Fetch and finish jobs without waiting for the disk. After a power cut some finished jobs may
+    be back; the fence refuses to run them again."""
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit = off")
 
 
 class _PatientConnector(PsycopgConnector):
-    """Retries when the database is away for a moment: a job that could not be ended would block
-    its agent as long as the worker lives."""
+    """Retries if the database is away for a moment. A job that could not be ended would block its
+    agent for as long as the worker lives."""
 
     async def execute_query_async(self, query: Any, **arguments: Any) -> None:
         """See `PsycopgConnector.execute_query_async`."""
@@ -223,16 +223,16 @@ class _PatientConnector(PsycopgConnector):
 
 
 class WorkerLost(SolwardError):
-    """The queue gave up on this worker, or could not be reached; another one must be started."""
+    """The queue dropped this worker, or could not be reached; another worker must be started."""
 
 
 class Worker:
     """Runs cycles until it is stopped.
 
     Args:
-        run: runs one cycle of an agent here.
-        concurrency: cycles at one time.
-        grace_s: seconds for running cycles to end by themselves.
+        run: runs one cycle of an agent in this process.
+        concurrency: the maximum number of simultaneous cycles.
+        grace_s: the seconds in which running cycles may end by themselves after `stop`.
     """
 
     def __init__(
@@ -267,10 +267,10 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Work until `stop`, then end as `GRACE_S` says.
+        """Run cycles until `stop`, then end within the time that `GRACE_S` describes.
 
         Raises:
-            WorkerLost: it ended by itself. Its cycles go to other workers.
+            WorkerLost: the worker ended by itself; its cycles go to other workers.
             StoreError: the queue cannot be reached at the start.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -282,7 +282,7 @@ class Worker:
             try:
                 await asyncio.wait([*working, stop], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                # Also when cancelled: actions that spend need the queue until they end.
+                # Wait even if cancelled, because actions that spend need the queue until they end.
                 stop.cancel()
                 self._worker.stop()
                 await end(working[1:])
@@ -295,11 +295,11 @@ class Worker:
             raise WorkerLost("The queue could not be reached any more")
 
     def stop(self) -> None:
-        """Fetch no more jobs, and end."""
+        """Fetch no more jobs, and end the worker."""
         self._stopping.set()
 
     async def ready(self) -> bool:
-        """Return whether the queue sees the worker; raises `StoreError`."""
+        """Return whether the queue has this worker's heartbeat; raises `StoreError`."""
         worker_id = self._worker.worker_id
         if self._stopping.is_set() or worker_id is None:
             return False
@@ -310,7 +310,7 @@ class Worker:
         try:
             await self._run(agent_id, cycle)
         except Exception:
-            # `reap` makes it run again, as if the worker had died.
+            # `reap` releases the job, as if the worker had died.
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
 
     async def _every(self, pause_s: float, do: Callable[[], Awaitable[None]]) -> None:
@@ -340,7 +340,7 @@ _LAST_OF_3_10 = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 _MAKE_APPLIED = text("CREATE TABLE queue_migrations (name text PRIMARY KEY)")
 _APPLIED = text("SELECT name FROM queue_migrations")
 _ADD_APPLIED = text("INSERT INTO queue_migrations (name) VALUES (:name)")
-# Many statements in one text, which the driver takes only without parameters.
+# One text with many statements, which the driver accepts only without parameters.
 _SCRIPT = {"no_parameters": True}
 
 # Finding an agent's job must not read the whole backlog. Rows of jobs live for a second, so dead
@@ -358,10 +358,10 @@ _TUNE = (
 
 
 async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
-    """Make missing tables if `makes` is true; several processes may start together.
+    """Check the queue's tables, and create missing ones if `makes` is true, in any process.
 
     Raises:
-        StoreError: they are older or newer than the installed release.
+        StoreError: the tables are older or newer than the installed release.
     """
     if missing := await _missing(connection, makes=makes):
         raise StoreError(
@@ -374,10 +374,10 @@ async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
 async def upgrade(database: Database) -> list[str]:
     """Apply the installed release's migrations that the database lacks; return their names.
 
-    Each has a transaction of its own, so an interrupted upgrade can be run again.
+    Each migration has its own transaction, so an interrupted upgrade can be run again.
 
     Raises:
-        StoreError: one could not be applied, or the tables are newer than the installed release.
+        StoreError: a migration failed, or the tables are newer than the installed release.
     """
     applied: list[str] = []
     while True:
@@ -396,7 +396,7 @@ async def upgrade(database: Database) -> list[str]:
 
 
 async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
-    """Return the migrations that the database lacks, in order; make missing tables if `makes`."""
+    """Return the migrations that the database lacks, in order; create missing tables if `makes`."""
     if makes:
         await lock_exclusive(connection, "jobs")
     shipped = _shipped()

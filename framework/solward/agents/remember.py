@@ -1,4 +1,4 @@
-"""Remember: cycles entered and left in the store, many in one write transaction.
+"""The remember phase: many cycles are entered or left in the store in one write transaction.
 
 Both check the agent's fencing token, so that a stale or duplicate run changes nothing. Rows are
 locked in the order of their ids, so that batches of several processes cannot deadlock.
@@ -90,13 +90,13 @@ _FENCE = Prepared(
     .where(agents.c.id.in_(_IDS))
     .values(fence=agents.c.fence + 1, entered_ms=bindparam("at_ms"))
 )
-# An abandoned cycle leaves nothing, so that another worker can run it at once.
+# Abandoning a cycle leaves no trace, so that another worker can run it at once.
 _ABANDON = (
     update(agents)
     .where(agents.c.id == bindparam("of_agent"), agents.c.fence == bindparam("of_fence"))
     .values(entered_ms=None, deferred_cycle=None)
 )
-# Every cycle that is left adds exactly one entry, so cycle numbers count the entries.
+# Every recorded cycle adds exactly one entry, so cycle numbers count the entries.
 _REMEMBERED = Prepared(
     select(memory.c.agent_id, *ENTRY).where(
         agents.c.id.in_(_IDS),
@@ -112,7 +112,7 @@ _EARLIER_ACTION = select(agents.c.id, transactions.c.action_key, *RECORD).where(
     transactions.c.action_key >= _PREFIX + ":",
     transactions.c.action_key < _PREFIX + ";",
 )
-# Transactions that a person has not decided yet; a decided one has a record.
+# Holds that no person has decided yet; a decided hold has a record.
 _EARLIER_HOLD = select(*holds_store.COLUMNS, agents.c.id.label("of_agent")).where(
     agents.c.id.in_(_IDS),
     holds_store.OPEN,
@@ -152,12 +152,12 @@ _FORGET = ForEachRow(
 
 @dataclass(frozen=True, slots=True)
 class EnteredCycle:
-    """A cycle that may run.
+    """A cycle that was entered and may run.
 
     Attributes:
         memory: the latest entries, newest first.
-        earlier_action: the skill and transaction of this cycle's action, held or not, where an
-            earlier run of the same cycle was interrupted after it.
+        earlier_action: the skill and its transaction or hold, if an earlier run of the same cycle
+            was interrupted after its action.
     """
 
     agent: Agent
@@ -167,11 +167,11 @@ class EnteredCycle:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """The changes that a cycle makes to its agent's row, and its reservation.
+    """The changes that a cycle makes to its agent's row, and its budget reservation.
 
     Attributes:
         next_run_ms: due time of the next cycle.
-        reserved: in the model's budget, to be settled to the decision's usage.
+        reserved: the reservation in the model's budget, to be settled to the decision's usage.
     """
 
     status: str
@@ -183,7 +183,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class LeavingCycle:
-    """A cycle whose decision is to be stored, which ends it."""
+    """A cycle that ends: its decision is to be stored."""
 
     decision: Decision
     fence: int
@@ -192,7 +192,7 @@ class LeavingCycle:
 
 @dataclass(frozen=True, slots=True)
 class LeftCycle:
-    """An agent's row as its cycle was left: its desired state, and its status before."""
+    """An agent's desired state, and its previous status, at the end of its cycle."""
 
     name: str
     desired_state: str
@@ -204,9 +204,9 @@ class RecalledState:
     """The stored state of an agent that enters a cycle.
 
     Attributes:
-        memory: its latest `MEMORY_GIVEN` entries, newest first.
-        earlier_action: the skill and the first transaction of this cycle, held or not, where an
-            earlier run of it already asked for one.
+        memory: the agent's latest `MEMORY_GIVEN` entries, newest first.
+        earlier_action: the skill and the first transaction or hold of this cycle, if an earlier run
+            of the cycle requested one.
     """
 
     memory: list[MemoryEntry] = field(default_factory=list)
@@ -222,18 +222,18 @@ class Journal:
         self._leaving: Batcher[LeavingCycle, bool] = Batcher(self._leave)
 
     def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
-        """Take the fence; return None if the cycle is stale or the agent must not run."""
+        """Take the next fence; return None if the cycle is stale or the agent must not run."""
         return self._entering((agent_id, cycle))
 
     def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
-        """Record the decision and advance the agent; return False if it must not run further.
+        """Record the decision and advance the agent; return False if the agent must not continue.
 
-        Nothing is recorded when another run has taken the fence.
+        Nothing is recorded if another run has taken a newer fence.
         """
         return self._leaving(LeavingCycle(decision, fence, result))
 
     async def abandon(self, agent_id: str, fence: int) -> None:
-        """Undo the entering of a cycle, so that it can be run again at once."""
+        """Undo the entering of a cycle, so that the cycle can be run again at once."""
         async with self._database.write() as connection:
             await abandon(connection, agent_id, fence)
 
@@ -273,10 +273,10 @@ class Journal:
 async def enter(
     connection: AsyncConnection, cycles: Sequence[tuple[str, int]]
 ) -> list[Fields | None]:
-    """Take the next fence for each `(agent, cycle)`, unless it is stale or must not run.
+    """Take the next fence for each `(agent, cycle)` that is not stale and may run.
 
     Returns:
-        The agents' new rows, in the order of `cycles`; None for one that was not entered.
+        The agents' new rows, in the order of `cycles`; None for each cycle that was not entered.
     """
     at_ms = now_ms()
     ids = {"of_agents": [agent_id for agent_id, _cycle in cycles]}
@@ -289,7 +289,7 @@ async def enter(
             entered.append(None)
         else:
             entered.append(agent | {"fence": agent["fence"] + 1, "entered_ms": at_ms})
-            # A duplicate in the batch is not entered: two runs must never hold one fence.
+            # A duplicate in the batch is not entered: two runs must never have the same fence.
             del agents_by_id[agent_id]
     fenced = [agent["id"] for agent in entered if agent is not None]
     if fenced:
@@ -326,7 +326,7 @@ async def leave(
 ) -> list[LeftCycle | None]:
     """Record each decision and advance its agent, unless another run took the fence.
 
-    An agent that was stopped or paused meanwhile keeps that status. The answer has None for a
+    An agent that was stopped or paused meanwhile keeps that status. The result has None for each
     cycle that was not recorded.
     """
     ids = {"of_agents": [each.decision.agent_id for each in leaving]}
@@ -367,7 +367,7 @@ async def leave(
 
 
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
-    """Return the last day's tokens of one agent, with what is reserved."""
+    """Return the tokens of one agent in the last day, including reservations."""
     hour = (await database.moment(connection)).window_ms // HOUR_MS
     used = await store.usage_by_agent(connection, [agent_id], hour)
     return used.get(agent_id, NOTHING_USED)
@@ -405,10 +405,10 @@ def record_status(
     *,
     by: str | None = None,
 ) -> None:
-    """Record the event of an agent's new status; `idle` has none.
+    """Record the event of an agent's new status; the status `idle` has no event.
 
     Args:
-        by: the principal, if it is not the one of the current request.
+        by: the principal, if it is not the principal of the current request.
     """
     subject = {"agentId": agent_id, "name": name, "status": status.value}
     if error is not None:

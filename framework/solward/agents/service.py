@@ -1,4 +1,4 @@
-"""The agents: create, change, start, stop, chat, and read what they did."""
+"""The agents of a service: create, change, start, stop, chat, and read their decisions."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
 
 
 class AgentService:
-    """The agents of a service. A method for one agent raises `AgentNotFound` if it is missing.
+    """The agents of a service. Methods for one agent raise `AgentNotFound` if it does not exist.
 
     Args:
-        registry: returns the plugins that are in use now.
-        ceilings: limits of each wallet.
-        balances: wallet id and `AgentSnapshot.mark` -> its SOL and tokens.
+        registry: returns the currently loaded plugins.
+        ceilings: the limits of each wallet.
+        balances: wallet id and `AgentSnapshot.mark` -> the wallet's SOL and tokens.
         hook: called after each phase of a cycle.
-        place: makes the placement of cycles; `placement.default` where it is None.
+        place: creates the placement of cycles; None for `placement.default`.
     """
 
     def __init__(
@@ -131,11 +131,11 @@ class AgentService:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def resume(self) -> None:
-        """Resume the agents that ran when the last process ended."""
+        """Resume the agents that were running when the last process ended."""
         await self._placement.open()
 
     async def providers_in_use(self) -> frozenset[str]:
-        """Return the providers of agents that are to run, and a configured default provider."""
+        """Return the providers of agents that should run, and a configured default provider."""
         async with self._database.read() as connection:
             found = await store.providers_to_run(connection)
         settings = self._settings
@@ -145,21 +145,21 @@ class AgentService:
         return frozenset(found)
 
     async def close(self) -> None:
-        """End all cycles of this process; the agents' desired states stay."""
+        """End all cycles of this process, and keep the agents' desired states."""
         await self._placement.close()
 
     async def run_cycle(self, agent_id: str, cycle: int) -> NextCycle | None:
-        """Run one cycle here and now: `solward.agents.cycle.run_cycle`."""
+        """Run one cycle immediately in this process with `solward.agents.cycle.run_cycle`."""
         return await run_cycle(agent_id, cycle, self.parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
-        """Create an agent from a request body; in the second form, with a wallet of its own.
+        """Create an agent from a request body; the body's second form also creates its wallet.
 
-        With `template`, missing fields are taken from the template.
+        If the body has `template`, missing fields come from that template.
 
         Raises:
             InvalidRequest: naming the field.
-            WalletNotFound: no such wallet.
+            WalletNotFound: the wallet does not exist.
         """
         providers = self._registry().providers
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
@@ -201,8 +201,8 @@ class AgentService:
         return agent
 
     async def templates(self) -> list[dict[str, Any]]:
-        """Return the templates as the route shows them: the fields of `POST /agents`, the grants
-        as sentences, and in `canLeave` the most that such an agent can move in any 24 hours."""
+        """Return the templates for the route: the fields of `POST /agents`, the grants as
+        sentences, and as `canLeave` the maximum that such an agent can move in any 24 hours."""
         async with self._database.read() as connection:
             now = await self._database.moment(connection)
         # A new id, so that no stored grant applies.
@@ -214,7 +214,7 @@ class AgentService:
             try:
                 said = await self._policies.draft(who, each.name, list(each.grants))
             except InvalidRequest:
-                # The network lacks a token that the grants name, so the template cannot be used.
+                # The grants name a token that the network lacks, so the template cannot be used.
                 continue
             leaving = can_leave("", ceilings, [(who, rails.limits)], {who: said.grants}, now)
             listed.append(
@@ -233,7 +233,7 @@ class AgentService:
         return listed
 
     async def list(self, wallet_id: str | None = None) -> tuple[Agent, ...]:
-        """Return the agents of a wallet, all where it is None; oldest first."""
+        """Return the agents of a wallet, or all for None; oldest first."""
         async with self._database.read() as connection:
             rows = await store.list_agents(connection, wallet_id)
         return tuple(map(self._agent, rows))
@@ -244,15 +244,15 @@ class AgentService:
             return self._agent(await store.get_agent(connection, agent_id))
 
     async def actor(self, agent_id: str) -> Actor:
-        """Return an agent as it would ask for a transaction now, outside of any cycle."""
+        """Return the actor of an agent's transactions outside of any cycle."""
         agent = await self.get(agent_id)
         who = _principal(agent.id)
         return Actor(who, agent_id=agent.id, limits=((who, agent.limits),))
 
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
-        """Change fields of an agent; a running one uses them from its next cycle on.
+        """Change fields of an agent; a running agent uses them from its next cycle on.
 
-        New `grants` count at once; null removes the agent's grants.
+        New `grants` take effect at once; null removes the agent's grants.
 
         Raises:
             InvalidRequest: naming the field.
@@ -281,7 +281,7 @@ class AgentService:
             return self._agent(await store.update_agent(connection, agent_id, columns))
 
     async def delete(self, agent_id: str) -> None:
-        """Stop an agent and remove it with its decisions and memory; its transactions stay."""
+        """Stop an agent and delete it with its decisions and memory, but not its transactions."""
         async with self._lock(agent_id):
             await self._end(agent_id, DesiredState.STOPPED)
             async with self._database.write() as connection:
@@ -297,10 +297,10 @@ class AgentService:
                 )
 
     async def start(self, agent_id: str) -> Agent:
-        """Start an agent's cycles, the first one now; a running agent stays as it is.
+        """Start an agent's cycles, the first one now; does nothing if the agent is running.
 
         Raises:
-            InvalidRequest: its provider's key is not set, or its provider is not installed.
+            InvalidRequest: the agent's provider is not installed, or the provider's key is not set.
         """
         async with self._lock(agent_id):
             now = now_ms()
@@ -324,18 +324,18 @@ class AgentService:
             return agent
 
     async def stop(self, agent_id: str) -> Agent:
-        """Stop an agent; return once no cycle of it runs.
+        """Stop an agent; return once none of its cycles is running.
 
-        An action that spends runs to its end and is recorded. An agent that never ran stays idle.
+        An action that may spend is finished and recorded. An agent that never ran stays idle.
         """
         async with self._lock(agent_id):
             return await self._end(agent_id, DesiredState.STOPPED)
 
     async def pause(self, agent_id: str) -> Agent:
-        """Pause a running agent until it is started; otherwise like `stop`.
+        """Pause a running agent until it is started again; otherwise like `stop`.
 
         Raises:
-            InvalidRequest: it is neither running nor paused.
+            InvalidRequest: the agent is neither running nor paused.
         """
         async with self._lock(agent_id):
             return await self._end(agent_id, DesiredState.PAUSED)
@@ -357,9 +357,9 @@ class AgentService:
         return (completion.text or "").strip()
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """Stream the model's answer to a person; raises as `chat`, before the first piece.
+        """Stream the model's answer to a person; raises `chat`'s errors before the first piece.
 
-        Closing the generator ends the provider's call.
+        Closing the generator cancels the provider's call.
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = streamer(self._settings, self._registry(), agent)
@@ -376,7 +376,7 @@ class AgentService:
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
     ) -> tuple[Decision, ...]:
-        """Return the agent's decisions, newest first, of cycles before `before`."""
+        """Return the agent's decisions in cycles before the cycle `before`, newest first."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_decisions(connection, agent_id, limit, before)
@@ -390,14 +390,14 @@ class AgentService:
         return tuple(MemoryEntry(**row) for row in rows)
 
     async def tokens(self, agent_id: str) -> TokensUsed:
-        """Return the last day's tokens of the agent's model."""
+        """Return the tokens that the agent's model used in the last day."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             return await tokens_of(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
         """Return the agent's limits with the amounts spent and reserved in each, its model's
-        tokens, and the room that grants of the agent and its wallet leave."""
+        tokens, and the amounts that the grants of the agent and its wallet still allow."""
         agent = await self.get(agent_id)
         report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
         used = await self.tokens(agent_id)
@@ -407,7 +407,7 @@ class AgentService:
         return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report | grants
 
     async def statistics(self) -> dict[str, int]:
-        """Return the number of agents by status, as the health answer shows it."""
+        """Return the number of agents by status, for the health answer."""
         async with self._database.read() as connection:
             return statistics_json(await store.count_by_status(connection))
 
@@ -438,7 +438,7 @@ class AgentService:
     async def _counted(
         self, agent: Agent, reserved: BudgetReservation | None
     ) -> AsyncIterator[MutableSequence[Usage]]:
-        """Count the usage that the block appends. If the reader breaks an answer off, the
+        """Count the usage that the block appends. If the reader stops reading the answer early, the
         reservation stays counted."""
         used: MutableSequence[Usage] = []
         try:
@@ -467,7 +467,7 @@ class AgentService:
             was = self._agent(await store.get_agent(connection, agent_id, lock=True))
             never_ran = was.status is AgentStatus.IDLE and was.desired_state is desired
             if never_ran and desired is DesiredState.STOPPED:
-                # A stop must not look like a run: whether it ever ran decides who may start it.
+                # A stop must not look like a run, because that decides who may start the agent.
                 return was
             if desired is DesiredState.PAUSED:
                 if was.status is AgentStatus.PAUSED:

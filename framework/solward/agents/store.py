@@ -1,8 +1,8 @@
-"""Statements on agents, decisions, memory and usage, and on PostgreSQL on the queue of cycles:
-which agents get a job, and what its tables say. `solward.agents.remember` has those of every cycle.
+"""SQL statements on agents, decisions, memory and usage and, on PostgreSQL, on the queue of cycles
+and its tables. `solward.agents.remember` has the statements of every cycle.
 
-Each function works inside the caller's transaction. Rows are dicts, named as the columns. Jobs are
-made, cancelled and ended by procrastinate itself (`agents/queue.py`).
+Each function works inside the caller's transaction. Rows are dicts with the columns' names. Only
+procrastinate itself creates, cancels and ends jobs (`agents/queue.py`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def get_agent(
 
 
 async def list_agents(connection: AsyncConnection, wallet_id: str | None = None) -> list[Fields]:
-    """Return the agents of a wallet, all where it is None; oldest first."""
+    """Return the agents of a wallet, or all for None; oldest first."""
     statement = select(agents).order_by(agents.c.created_ms, agents.c.id)
     if wallet_id is not None:
         statement = statement.where(agents.c.wallet_id == wallet_id)
@@ -77,13 +77,13 @@ async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int
 async def update_agent(
     connection: AsyncConnection, agent_id: str, fields: Mapping[str, Any]
 ) -> Fields | None:
-    """Change columns of an agent; returns the new row, None when there is none."""
+    """Change columns of an agent; return the new row, or None if the agent does not exist."""
     statement = update(agents).where(agents.c.id == agent_id).values(**fields).returning(agents)
     return _one(await connection.execute(statement))
 
 
 async def running_cycle(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
-    """Return the fence of the running cycle and when it was entered (ms); None while none runs."""
+    """Return the fence of the running cycle and the time it was entered (ms), or None."""
     statement = select(agents.c.fence, agents.c.entered_ms).where(
         agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
     )
@@ -92,9 +92,9 @@ async def running_cycle(connection: AsyncConnection, agent_id: str) -> tuple[int
 
 
 async def revoke_fence(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
-    """Take the fence from a run whose process is dead; return False if the run lost it before.
+    """Revoke the fence of a run whose process is dead; return False if it was already lost.
 
-    If that process comes back, it can neither spend for the agent nor end the cycle.
+    If that process continues, it can neither spend for the agent nor end the cycle.
     """
     statement = (
         update(agents)
@@ -120,7 +120,7 @@ async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
 async def list_decisions(
     connection: AsyncConnection, agent_id: str, limit: int, before: int | None = None
 ) -> list[Fields]:
-    """Return an agent's decisions, newest first, of cycles before `before`."""
+    """Return an agent's decisions in cycles before the cycle `before`, newest first."""
     statement = select(decisions).where(decisions.c.agent_id == agent_id)
     if before is not None:
         statement = statement.where(decisions.c.cycle < before)
@@ -139,7 +139,7 @@ async def list_memory(
 async def usage_by_agent(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
 ) -> dict[str, TokensUsed]:
-    """Return the usage of hour `hour` and the 24 before it, without agents that have none."""
+    """Return agents' usage in hour `hour` and the 24 before it, without agents that have none."""
     table = agent_usage.c
     statement = (
         select(
@@ -207,10 +207,10 @@ _ADD_USAGE = insert_or_set(
 
 
 async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Add usage; each row has the columns of `agent_usage`, negative if usage is taken back."""
+    """Add rows with the columns of `agent_usage`; negative numbers reduce the usage."""
     if not rows:
         return
-    # In one order, so that two processes cannot deadlock on each other's rows.
+    # Always in the same order, so that two processes cannot deadlock.
     await connection.execute(_ADD_USAGE, sorted(rows, key=itemgetter("agent_id", "hour")))
 
 
@@ -222,9 +222,9 @@ def _one(result: Any) -> Fields | None:
 QUEUE = "agents"
 TASK = "solward.run_cycle"
 
-# Each fetch reads the waiting jobs, so a longer backlog makes every fetch slower.
+# Each fetch reads all waiting jobs, so a longer backlog makes every fetch slower.
 BACKLOG = 1_000
-# Two and a half heartbeats of a worker.
+# This is the time of two and a half heartbeats of a worker.
 STALLED_S = 5.0
 
 # Rows that another process has locked wait for the next sweep. Procrastinate fetches jobs by id, so
@@ -254,7 +254,7 @@ _OF_AGENT = text(
 _REARM = text(
     "UPDATE agents SET deferred_cycle = NULL WHERE id IN ("
     "SELECT id FROM agents WHERE desired_state = 'running' AND next_run_ms <= :now"
-    # NOT IN is hashed, whatever the planner expects of a table that is empty now and full soon.
+    # NOT IN is always hashed, even if the planner expects the table, which fills soon, to be empty.
     " AND deferred_cycle = cycle_no AND id NOT IN (SELECT job.lock FROM procrastinate_jobs AS job"
     " WHERE job.lock IS NOT NULL AND job.status IN ('todo', 'doing'))"
     " ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING id"
@@ -274,7 +274,7 @@ _WORKERS = text(
 
 
 async def driver(connection: AsyncConnection) -> Any:
-    """Return the psycopg connection under this one, in whose transaction it is."""
+    """Return the psycopg connection under this one; it shares the transaction."""
     raw = await connection.get_raw_connection()
     assert raw.driver_connection is not None
     return raw.driver_connection
@@ -283,12 +283,12 @@ async def driver(connection: AsyncConnection) -> Any:
 async def take_due(
     connection: AsyncConnection, now: int, most: int, agent_id: str | None = None
 ) -> list[tuple[str, int]]:
-    """Mark agents (or only `agent_id`) that are due at `now` (ms) and have no job.
+    """Mark agents (or only `agent_id`) that are due at `now` (ms) and have no job yet.
 
     The caller makes their jobs in the same transaction.
 
     Returns:
-        Agents and the numbers of their cycles, those due longest first.
+        Agents and the numbers of their cycles, the longest due first.
     """
     statement = _DUE if agent_id is None else _DUE.where(agents.c.id == agent_id)
     rows = (await connection.execute(statement, {"now": now, "most": most})).all()
@@ -311,12 +311,12 @@ async def jobs_of(connection: AsyncConnection, agent_id: str) -> dict[int, bool]
 
 
 async def rearm(connection: AsyncConnection, now: int) -> Sequence[str]:
-    """Let agents whose job ended inside a cycle get a new job; return their ids."""
+    """Allow a new job for agents whose job ended inside a cycle; return their ids."""
     return (await connection.execute(_REARM, {"now": now})).scalars().all()
 
 
 async def count_jobs(connection: AsyncConnection) -> dict[str, int]:
-    """Count jobs by status; a `stalled` one is running, but without a recent heartbeat."""
+    """Count jobs by status; a `stalled` job is running, but has no recent heartbeat."""
     rows = await connection.execute(_COUNT, {"queue": QUEUE, "stalled_s": STALLED_S})
     return {row.status: row.jobs for row in rows}
 

@@ -1,1 +1,1 @@
-"""Schedules: a skill runs on a wallet at times, without a model."""
+"""Schedules: run a skill on a wallet at given times, without a model."""

@@ -1,9 +1,9 @@
-"""Runs of schedules in this process; other processes on a shared database run some too.
+"""Runs of schedules in this process; other processes on a shared database run schedules too.
 
-One database transaction begins a run, and one ends it. No queue is needed: one statement on its
-schedule's row takes a due time, and the row's fence and owner say which process runs it. A process
-looks again when its next schedule is due, when one was changed here, and on a shared database every
-`POLL_S`, because other processes change schedules and die.
+One database transaction starts a run, and another ends it. No queue is needed: one statement on the
+schedule's row claims a due time, and the row's fence and owner say which process runs it. A process
+looks for due times when its next schedule is due, when it changed a schedule, and on a shared
+database every `POLL_S`, because other processes change schedules and die.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor, ScheduleRun
 from solward.vault.store import spending
 
-# Runs at one time in a process; the others wait in order of their due times.
+# The maximum of simultaneous runs in a process; other runs wait in order of their due times.
 CONCURRENCY: Final = 20
 POLL_S: Final = 2.0
-# The wait after the database refused.
+# The wait after the database refused a statement.
 RETRY_S: Final = 2.0
-# Seconds that runs have to end before a stop interrupts them; another process resumes those.
+# The seconds after a stop in which runs may end; then another process resumes them.
 CLOSE_WAIT_S: Final = 5.0
 
 LATE_MS: Final = MINUTE_MS
@@ -107,7 +107,7 @@ class Outcome:
     """The result of a run.
 
     Attributes:
-        pauses: if it is set, the schedule is paused at once for this reason.
+        pauses: the reason to pause the schedule at once, if there is one.
     """
 
     status: RunStatus
@@ -120,9 +120,9 @@ class ScheduleRunner(Runner[None]):
 
     Args:
         me: this process's id.
-        now: the time that due times are compared with, in Unix milliseconds.
+        now: the clock for due times, in Unix milliseconds.
         registry: returns the plugins that are in use now.
-        run: runs a schedule for a due time.
+        run: runs a schedule for one due time.
         hook: called after each phase of a run (tests kill the process there).
     """
 
@@ -143,9 +143,9 @@ class ScheduleRunner(Runner[None]):
         self._run = run
         self._poll_s = POLL_S if database.shared else LONGEST_WAIT_S
         self._hook = hook
-        # Schedule that runs here -> its maker.
+        # Schedule that is running in this process -> its maker.
         self._makers: dict[str, str] = {}
-        # Schedule that could not be read -> when it is looked at again, in monotonic seconds.
+        # Unreadable schedule -> the time to read it again, in monotonic seconds.
         self._unreadable: dict[str, float] = {}
 
     async def turn(self) -> float:
@@ -159,7 +159,7 @@ class ScheduleRunner(Runner[None]):
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
             self._begin(schedule.id, self._one(schedule, due_ms))
-        # If nothing was found, another process has the row locked, so this one waits.
+        # If no due schedule was found, another process has locked its row, so this process waits.
         return 0.0 if was_any else self._poll_s
 
     async def look(self) -> float:
@@ -183,12 +183,12 @@ class ScheduleRunner(Runner[None]):
             self._hook(schedule.id, SchedulePhase.RAN)
             await self.leave(schedule, due_ms, outcome)
         except TakenOver:
-            # Another process resumed it, or the schedule was deleted.
+            # Another process resumed the run, or the schedule was deleted.
             metrics.FENCED.labels("leave").inc()
             _log.info("schedule_fenced", schedule_id=schedule.id)
             return
         except StoreError as error:
-            # The run is still this process's. It is run again, and its money calls are not paid
+            # The run still belongs to this process and is run again. Its money calls are not paid
             # twice, because they have the same action keys.
             _log.warning("schedule_not_stored", schedule_id=schedule.id, error=str(error))
             await asyncio.sleep(RETRY_S)
@@ -197,7 +197,7 @@ class ScheduleRunner(Runner[None]):
         self._hook(schedule.id, SchedulePhase.LEFT)
 
     async def wait_ms(self) -> int | None:
-        """Return milliseconds until this process has something to run; None if nothing waits."""
+        """Return the milliseconds until this process has a run to start; None if no run waits."""
         async with self._database.read() as connection:
             due_ms = await store.next_due(
                 connection, self._me, self._left_out(), _busy(self._makers.values())
@@ -207,9 +207,9 @@ class ScheduleRunner(Runner[None]):
             return max(0, due_ms - await self._now(connection))
 
     async def take_due(self, room: int) -> tuple[list[tuple[Schedule, int]], bool]:
-        """Take due schedules; return those to run with their due times, and whether any was due.
+        """Claim due schedules; return those to run, with due times, and whether any was due.
 
-        A due time that was missed, or while transactions are frozen, is stored as skipped instead.
+        A due time that was missed, or comes during a freeze, is stored as skipped instead.
         """
         taken: list[tuple[Schedule, int]] = []
         makers = list(self._makers.values())
@@ -233,7 +233,7 @@ class ScheduleRunner(Runner[None]):
         return taken, bool(found)
 
     def _left_out(self) -> list[str]:
-        """Return the schedules to leave out: those that run, and those that cannot be read."""
+        """Return the schedules to ignore: those that are running, and those that cannot be read."""
         now = time.monotonic()
         return [*self._makers, *(each for each, at in self._unreadable.items() if at > now)]
 
@@ -243,10 +243,10 @@ class ScheduleRunner(Runner[None]):
         self._unreadable[schedule.id] = time.monotonic() + UNREADABLE_FOR_S
 
     async def leave(self, schedule: Schedule, due_ms: int, outcome: Outcome) -> Schedule:
-        """Store a run's outcome, and when the schedule is due next.
+        """Store a run's outcome and the schedule's next due time.
 
         Raises:
-            TakenOver: another run has the fencing token, or the schedule is gone.
+            TakenOver: another run has a newer fencing token, or the schedule was deleted.
         """
         async with self._database.write() as connection:
             stored = await store.get(connection, schedule.id, lock=True)
@@ -255,7 +255,7 @@ class ScheduleRunner(Runner[None]):
             return await self._end(connection, stored, due_ms, outcome)
 
     async def _take(self, connection: AsyncConnection, schedule: Schedule, now: int) -> int | None:
-        """Begin a due time of a schedule whose row is locked; return None if it must not run."""
+        """Start a due time's run, with the row locked; return None if it must not run."""
         attempts = 1
         if schedule.running_due_ms is not None:
             due_ms, attempts = schedule.running_due_ms, schedule.attempts + 1
@@ -272,12 +272,12 @@ class ScheduleRunner(Runner[None]):
                 await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
                 return None
             if due_ms != schedule.next_due_ms:
-                # One run, at the first of them, stands for all due times before the one that runs.
+                # All due times before the one that runs are stored as one run, at the first one.
                 text = f"Missed: nothing ran between this due time and {iso(due_ms)}"
                 skipped = Outcome(RunStatus.SKIPPED, text)
                 await self._note(connection, schedule, schedule.next_due_ms, skipped, now)
             if await store.was_run(connection, schedule.id, due_ms):
-                # The clock was set back, or the due times were changed to some that had passed.
+                # The clock was set back, or the schedule was changed to due times that have passed.
                 await self._advance(connection, schedule, due_ms)
                 return None
         frozen = await spending.freeze_reason(connection, schedule.wallet_id)
@@ -303,7 +303,7 @@ class ScheduleRunner(Runner[None]):
     async def _end(
         self, connection: AsyncConnection, schedule: Schedule, due_ms: int, outcome: Outcome
     ) -> Schedule:
-        """End a due time of a schedule whose row is locked."""
+        """End the run for a due time of a schedule with a locked row."""
         await self._note(connection, schedule, due_ms, outcome, await self._now(connection))
         failures = schedule.failures
         if outcome.status in (RunStatus.REFUSED, RunStatus.FAILED):
@@ -323,14 +323,14 @@ class ScheduleRunner(Runner[None]):
     async def _advance(
         self, connection: AsyncConnection, schedule: Schedule, due_ms: int, **columns: Any
     ) -> Schedule:
-        """Set the schedule's first due time after `due_ms`, or end it; also change `columns`."""
+        """Set the schedule's next due time after `due_ms`, or end it; also set `columns`."""
         status = columns.get("status", schedule.status)
         following = None if status is ScheduleStatus.PAUSED else schedule.next_due_ms
         if following is not None and following <= due_ms:
-            # A later one was set during the run, by a change of the due times, and stays.
+            # If a change during the run set a later due time, that due time stays.
             following = schedule.after(due_ms)
         if not schedule.is_unreadable:
-            # An unreadable one keeps its due time, for a machine that can read it.
+            # An unreadable schedule keeps its due time, for a machine that can read it.
             columns["next_due_ms"] = following
         if status is ScheduleStatus.ACTIVE and (schedule.is_done or following is None):
             columns |= ended_columns(RUNS_DONE if schedule.is_done else NO_DUE_TIME)
@@ -345,7 +345,7 @@ class ScheduleRunner(Runner[None]):
         outcome: Outcome,
         now: int,
     ) -> None:
-        """Store a due time's outcome, and record its event."""
+        """Store the outcome of a due time, and record its event."""
         status, text = outcome.status.value, outcome.text
         fields = {"status": status, "text": text, "ended_ms": now}
         await store.put_run(connection, schedule.id, due_ms, fields)
@@ -364,7 +364,7 @@ def ended_columns(reason: str) -> dict[str, Any]:
 
 
 def _busy(makers: Iterable[str]) -> set[str]:
-    """Return the API keys among the makers of runs that already have `MOST_OF_KEY` runs."""
+    """Return those API keys among the makers of runs that already have `MOST_OF_KEY` runs."""
     counted = Counter(each for each in makers if is_key(each))
     return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
@@ -376,7 +376,7 @@ def _missed(first_ms: int, latest_ms: int) -> str:
 
 
 def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
-    """Return why an interrupted run is not resumed; None if it is."""
+    """Return why an interrupted run is not resumed; None if it is resumed."""
     if attempts > MOST_ATTEMPTS:
         return f"The run was interrupted {MOST_ATTEMPTS} times; its payments stand"
     assert schedule.running_due_ms is not None
@@ -406,20 +406,20 @@ async def run_once(
     keys: KeyCallers,
     run_skill: RunSkill,
 ) -> Outcome:
-    """Run a schedule's skill for a due time; every refusal becomes an outcome.
+    """Run a schedule's skill for one due time; a refusal becomes the run's outcome.
 
-    The action keys of its money calls consist of schedule, due time, skill and ordinal, so that
-    running it again pays none of them twice.
+    The action keys of the skill's money calls consist of schedule, due time, skill and ordinal, so
+    that a repeated run pays none of them twice.
 
     Raises:
         TakenOver: another run has the fencing token.
-        StoreError: the database refused; the due time is to be run again.
+        StoreError: the database refused; the due time must be run again.
     """
     try:
         actor = await actor_of(schedule, keys)
         skill = registry.skills.get(schedule.skill)
         _check_skill(schedule, skill)
-        # An interrupted run was counted already, and may have paid.
+        # An interrupted run is already counted, and may have paid.
         is_first = schedule.running_due_ms is None
         if is_first and schedule.key_id is not None and spends(skill):
             exceeded = await keys.count_request(schedule.key_id)
@@ -452,7 +452,7 @@ async def run_once(
 
 
 def spends(skill: LoadedSkill | None) -> bool:
-    """Return whether a skill may spend; one that is not loaded may."""
+    """Return whether a skill may spend; True for a skill that is not loaded."""
     return skill is None or skill.spec.effects is Effects.SPEND
 
 

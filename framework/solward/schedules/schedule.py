@@ -1,4 +1,4 @@
-"""A schedule as a request, a row and JSON, and its due times: at equal distances, or by a cron
+"""A schedule as a request, a row and JSON, and its due times: at a fixed interval, or by a cron
 expression in a time zone."""
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from solward.vault.grants.spelling import window_ms, window_text
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_EXPRESSION: Final = 200
 _LONGEST_REASON: Final = 300
-# How far back to look for the latest due time, the shortest first. The first span that has a due
-# time has few of them, so that the search takes few steps.
+# The time spans to search back for the latest due time, shortest first. The first span with a due
+# time has few due times, so that the search takes few steps.
 _SPANS: Final = (2 * MINUTE_MS, HOUR_MS, DAY_MS, 8 * DAY_MS, 32 * DAY_MS, 367 * DAY_MS)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimes:
-    """Due times in Unix milliseconds; exactly one of `every_ms` and `cron`.
+    """Due times in Unix milliseconds; exactly one of `every_ms` and `cron` is set.
 
     Attributes:
-        first_ms: with `every_ms` the first due time; with `cron` no due time is earlier.
+        first_ms: with `every_ms`, the first due time; with `cron`, no due time is earlier.
         end_ms: no due time is later; None if there is no end.
-        every_ms: distance between two due times.
-        cron: five fields, as Debian's cron reads them.
-        time_zone: IANA name of the zone of `cron`.
+        every_ms: the interval between two due times.
+        cron: five fields, with the meaning of Debian's cron.
+        time_zone: the IANA name of the time zone for `cron`.
     """
 
     first_ms: int
@@ -64,11 +64,11 @@ class ScheduleTimes:
     def latest(self, due_ms: int, now_ms: int) -> int:
         """Return the last due time up to `now_ms`, given an earlier one.
 
-        It searches forward, because for a time that daylight saving leaves out, a search backward
-        would find another one.
+        It searches forward, because for a local time that daylight saving skips, a search backward
+        would find another due time.
         """
         if self.end_ms is not None:
-            # Long after the end no span has a due time, and the search would begin at `due_ms`.
+            # Long after the end no span has a due time, and the search would start at `due_ms`.
             now_ms = min(now_ms, self.end_ms)
         for span in _SPANS:
             start = now_ms - span
@@ -95,26 +95,26 @@ class ScheduleTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule(ScheduleTimes):
-    """One schedule, as its row has it.
+    """One stored schedule.
 
     Attributes:
-        distribution: the one that had the skill when the schedule was made; a skill of the same
-            name from another distribution is not run.
-        params: the skill's parameters, as they were given.
+        distribution: the distribution that had the skill when the schedule was made; a skill of the
+            same name from another distribution is not run.
+        params: the skill's parameters, as given.
         has_start: whether `first_ms` was given as `startAt`.
-        max_runs: it ends after so many runs; None is no limit.
+        max_runs: the number of runs after which it ends; None is no limit.
         reason: why it is paused or has ended; None while it is active.
-        made_by: `admin` or `key:<id>`, whose rights it has.
-        key_hash: hash of the secret that made, changed or resumed it last; if that secret ends, the
-            schedule ends.
-        next_due_ms: None if it is paused or never due again.
-        running_due_ms: the due time that runs now, or was interrupted.
+        made_by: the principal whose rights it has: `admin` or `key:<id>`.
+        key_hash: hash of the secret that made, changed or resumed it last; it ends with the secret.
+        next_due_ms: the next due time; None if it is paused or never due again.
+        running_due_ms: the due time whose run is active or was interrupted.
         owner: the process that runs it.
         fence: the fencing token of its latest run.
-        attempts: how often the run of `running_due_ms` was begun.
-        runs: number of runs that were begun.
-        failures: runs in a row that were refused or failed.
-        is_unreadable: this machine cannot read its row, and does not run it; it is shown as paused.
+        attempts: how often the run for `running_due_ms` was started.
+        runs: the number of started runs.
+        failures: the number of consecutive runs that were refused or failed.
+        is_unreadable: whether this machine cannot read its row; then it is not run, and shown as
+            paused.
     """
 
     id: str
@@ -147,7 +147,7 @@ class Schedule(ScheduleTimes):
 
     @property
     def key_id(self) -> str | None:
-        """The key that made it; None where the operator did."""
+        """The id of the API key that created it; None if the operator did."""
         kind, _, key_id = self.made_by.partition(":")
         return key_id if kind == "key" else None
 
@@ -166,7 +166,7 @@ class Schedule(ScheduleTimes):
         return {name: value for name, value in self.to_json().items() if name in TERMS}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the schedule as routes show it."""
+        """Return the schedule as JSON for routes."""
         due: dict[str, Any] = {"every": None}
         if self.every_ms is not None:
             due = {"every": window_text(self.every_ms), "cron": None, "time_zone": None}
@@ -195,8 +195,8 @@ _COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "
 def schedule_of(row: RowMapping) -> Schedule:
     """Return the schedule of a row, which another version or machine may have stored.
 
-    If it cannot be read here, it is returned as paused with the reason, so that one row does not
-    hide the others.
+    If this machine cannot read the row, the schedule is returned as paused, with the reason, so
+    that one bad row does not hide the other schedules.
     """
     read: dict[str, Any] = {"params": {}, "missed": Missed.SKIP, "status": ScheduleStatus.PAUSED}
     try:
@@ -215,13 +215,13 @@ def schedule_of(row: RowMapping) -> Schedule:
 
 
 def read_times(asked: NewSchedule, now_ms: int) -> ScheduleTimes:
-    """Return the due times that a request asks for.
+    """Return the due times of a request.
 
     Args:
-        now_ms: `every` counts from this time if there is no `startAt`.
+        now_ms: the time from which `every` counts if there is no `startAt`.
 
     Raises:
-        InvalidRequest: naming the field; also if no due time is left.
+        InvalidRequest: a field is wrong, or no due time is left; names the field.
     """
     start, end = (None if each is None else ms_of(each) for each in (asked.start_at, asked.end_at))
     if (asked.every is None) == (asked.cron is None):

@@ -1,4 +1,4 @@
-"""The schedules: create, change, pause, resume, delete, and read what they did."""
+"""The schedules of a service: create, change, pause, resume, delete, and read their runs."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _NO_SCHEDULE: Final = "Schedule not found"
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The principal that makes or resumes a schedule.
+    """The principal that creates, changes or resumes a schedule.
 
     Attributes:
         principal: `admin`, `admin:<id>` or `key:<id>`.
-        key_hash: hash of the key's secret in the request.
+        key_hash: the hash of the API key's secret in the request.
     """
 
     principal: str
@@ -67,14 +67,14 @@ class Maker:
 
 
 class ScheduleService:
-    """The schedules of a service. A method for one schedule raises `NotFound` if it is missing.
+    """The schedules of a service. Methods for one schedule raise `NotFound` if it does not exist.
 
     Args:
-        registry: returns the plugins that are in use now.
-        me: this process's id.
+        registry: returns the currently loaded plugins.
+        me: the id of this process.
         hook: called after each phase of a run.
-        now: the time that due times are compared with; None for the clock of the limits' windows,
-            which a single wrong clock cannot move ahead.
+        now: the clock for due times; None for the clock of the limits' windows, which a single
+            wrong clock cannot move ahead.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class ScheduleService:
         """Create a schedule from a request body.
 
         Raises:
-            InvalidRequest: naming the field; also if the wallet has a schedule of this name, or the
-                wallet or the key has as many schedules as it may.
-            WalletNotFound: no such wallet.
+            InvalidRequest: a field is wrong, the wallet has a schedule with this name, or the
+                wallet or the key has the maximum number of schedules; names the field.
+            WalletNotFound: the wallet does not exist.
             SkillNotFound: no loaded skill has this name.
         """
         asked = NewSchedule.of(body)
@@ -125,7 +125,7 @@ class ScheduleService:
         async with self._database.write() as connection:
             if grants is not None:
                 await lock_policy(connection)
-            # Locked, so that the counts and names read here are right until the commit.
+            # Locked, so that the counts and names read here are still valid at the commit.
             await lock_exclusive(connection, _LOCK)
             now = await self._now(connection)
             schedule = Schedule(
@@ -172,19 +172,19 @@ class ScheduleService:
         """Return the actor of a schedule's transactions, outside of any run.
 
         Raises:
-            KeyRevoked: the secret that it was made with has ended.
+            KeyRevoked: the secret to which the schedule is bound has ended.
         """
         return await actor_of(await self.get(schedule_id), self.keys)
 
     async def update(self, schedule_id: str, body: Mapping[str, Any], maker: Maker) -> Schedule:
-        """Change fields of a schedule; a run in progress keeps the old ones.
+        """Change fields of a schedule; a run in progress continues with the old fields.
 
-        New `grants` count at once; null removes the schedule's grants. A schedule that an API key
-        changes is from then on bound to the secret of that request.
+        New `grants` take effect at once; null removes the schedule's grants. If an API key changes
+        a schedule, this binds the schedule to the secret of that request.
 
         Raises:
             InvalidRequest: naming the field.
-            SkillNotFound: its skill is not loaded, so that its parameters cannot be checked.
+            SkillNotFound: the schedule's skill is not loaded, so its parameters cannot be checked.
         """
         asked = _changed(_readable(await self.get(schedule_id)), body)
         grants = await self._grants(schedule_id, asked.name, body, maker)
@@ -199,7 +199,7 @@ class ScheduleService:
             if not columns:
                 return was
             if maker.key_hash is not None:
-                # Bound to this secret, so that the change does not outlast it.
+                # Bound to this secret, so that the change does not outlast the secret.
                 columns["key_hash"] = maker.key_hash
             schedule = replace(was, **columns)
             if "first_ms" in columns and was.next_due_ms is not None:
@@ -221,7 +221,7 @@ class ScheduleService:
         return schedule
 
     async def pause(self, schedule_id: str) -> Schedule:
-        """Pause a schedule: it runs and reserves nothing until it is resumed."""
+        """Pause a schedule: until it is resumed, it does not run and cannot reserve anything."""
         async with self._database.write() as connection:
             schedule = _found(await store.get(connection, schedule_id, lock=True))
             if schedule.status is not ScheduleStatus.ACTIVE:
@@ -234,14 +234,14 @@ class ScheduleService:
             )
 
     async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
-        """Resume a schedule from its next due time on; those that passed meanwhile do not run.
+        """Resume a schedule from its next due time on; due times that have passed do not run.
 
-        From then on it is bound to the key's secret in the request, or to the key's present one if
-        the operator resumes it, and to the distribution that has its skill now.
+        This binds it to the key's secret in the request, or to the key's current secret if the
+        operator resumes it, and to the distribution that has its skill now.
 
         Raises:
             InvalidRequest: it has no due time or no run left, its parameters do not fit its skill
-                any more, or the key that made it is gone.
+                any more, or the key that created it no longer exists.
             SkillNotFound: its skill is not loaded.
         """
         schedule = await self.get(schedule_id)
@@ -272,15 +272,15 @@ class ScheduleService:
         return schedule
 
     async def run_now(self, schedule_id: str, key: IdempotencyKey | None = None) -> Schedule:
-        """Add a due time now, which runs like any other; return the schedule.
+        """Add the current time as a due time, which runs like any other; return the schedule.
 
         Args:
-            key: the request's; a second request with it adds nothing. The answer is stored with
-                it, in the transaction that adds the due time.
+            key: the request's Idempotency-Key; a second request with it adds nothing. The answer is
+                stored with the key, in the transaction that adds the due time.
 
         Raises:
-            InvalidRequest: it is not active.
-            ScheduleBusy: a run goes on, or it is due already.
+            InvalidRequest: the schedule is not active.
+            ScheduleBusy: a run is active, or the schedule is already due.
             IdempotencyInFlight, IdempotencyMismatch: the key was used meanwhile.
         """
         async with self._database.write() as connection:
@@ -294,13 +294,13 @@ class ScheduleService:
                     f"The schedule is {schedule.status} ({schedule.reason}); resume it first"
                 )
             due_ms = await self._now(connection)
-            # A due time names its run, so a second one in this millisecond gets the next.
+            # A due time identifies its run, so a second run in this millisecond gets the next.
             while await store.was_run(connection, schedule_id, due_ms):
                 due_ms += 1
             is_running = schedule.running_due_ms is not None
             if is_running or schedule.next_due_ms is None or schedule.next_due_ms <= due_ms:
                 raise ScheduleBusy(is_running=is_running)
-            # This replaces the regular due time, which the end of the run computes again.
+            # This replaces the regular due time, which is computed again at the end of the run.
             schedule = await store.change(connection, schedule, next_due_ms=due_ms)
             subject = schedule.subject | {"dueAt": iso(due_ms)}
             record_act(connection, EventKind.SCHEDULE_RUN_ASKED, subject)
@@ -311,7 +311,7 @@ class ScheduleService:
         return schedule
 
     async def delete(self, schedule_id: str) -> None:
-        """Delete a schedule with its runs and grants; its transactions stay.
+        """Delete a schedule with its runs and grants, but not its transactions.
 
         A run in progress can reserve nothing more.
         """
@@ -327,7 +327,7 @@ class ScheduleService:
     async def runs(
         self, schedule_id: str, *, limit: int = 50, before_ms: int | None = None
     ) -> Sequence[dict[str, Any]]:
-        """Return the runs before `before_ms` as routes show them, newest first."""
+        """Return the routes' JSON of the runs before `before_ms`, newest first."""
         async with self._database.read() as connection:
             _found(await store.get(connection, schedule_id))
             return await store.runs(connection, schedule_id, limit, before_ms)
@@ -336,7 +336,7 @@ class ScheduleService:
         return (await self._database.moment(connection)).window_ms
 
     def _columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
-        """Return the columns that the given fields of a request set."""
+        """Return the columns that a request's given fields set."""
         columns: dict[str, Any] = {}
         if "name" in given:
             columns["name"] = asked.name
@@ -388,7 +388,7 @@ def _check_name(schedule: Schedule, others: Iterable[Schedule]) -> None:
 
 
 def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
-    """Return the request for the schedule as it would be with the fields of `body`."""
+    """Return a whole request: the schedule's fields, changed by the fields of `body`."""
     terms = schedule.terms()
     if body.get("every") is not None:
         for each in ("cron", "timeZone"):

@@ -1,7 +1,7 @@
-"""Statements on schedules and their runs. Each function works inside the caller's transaction.
+"""SQL statements on schedules and their runs, each inside the caller's transaction.
 
-A run is fenced: taking a due time counts the schedule's fence up, and a run with an older fence can
-neither spend for the schedule nor end. If a process dies, another one takes its runs.
+Runs are fenced: claiming a due time increases the schedule's fence, and a run with an older fence
+can neither spend for the schedule nor end. If a process dies, another process takes over its runs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from solward.schedules.schedule import Schedule, schedule_of
 _ACTIVE: Final = "active"
 
 _DUE = and_(schedules.c.status == _ACTIVE, schedules.c.next_due_ms.is_not(None))
-# Schedules that no other living process runs. Nothing announces that a process died, so its runs
-# are looked for together with schedules that are due.
+# Schedules that no other living process runs. Nothing announces the death of a process, so its runs
+# are searched together with due schedules.
 _MINE = and_(
     _DUE,
     schedules.c.id.not_in(bindparam("running", expanding=True)),
@@ -81,7 +81,7 @@ async def count(connection: AsyncConnection, made_by: str) -> int:
 
 
 async def change(connection: AsyncConnection, schedule: Schedule, **columns: Any) -> Schedule:
-    """Change columns of a schedule whose row is locked; returns the new one."""
+    """Change columns of a schedule with a locked row; return the changed schedule."""
     changed = replace(schedule, **columns)
     row = changed.to_row()
     await connection.execute(
@@ -101,7 +101,7 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
 
 
 async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) -> bool:
-    """Return whether a due time has a run, of any status."""
+    """Return whether a due time has a run with any status."""
     statement = select(schedule_runs.c.due_ms).where(
         schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms
     )
@@ -128,7 +128,7 @@ async def runs(
 def action_prefix(schedule_id: str, due_ms: int) -> str:
     """Return the prefix of a due time's action keys.
 
-    They sort by due time, because it has 13 digits until the year 2286.
+    The keys sort by due time, which has 13 digits until the year 2286.
     """
     return f"schedule:{schedule_id}:{due_ms:013d}:"
 
@@ -136,7 +136,7 @@ def action_prefix(schedule_id: str, due_ms: int) -> str:
 async def _made(
     connection: AsyncConnection, schedule_id: str, due_times: Sequence[int]
 ) -> dict[int, list[str]]:
-    """Return due time -> ids of its transactions, oldest first; `due_times` is newest first."""
+    """Return due time -> its transactions' ids, oldest first; `due_times` is newest first."""
     found: dict[int, list[str]] = {}
     if not due_times:
         return found
@@ -160,8 +160,8 @@ async def next_due(
 
     Args:
         me: this process's id.
-        running: schedules that run here now.
-        busy: keys that already have as many runs here as they may.
+        running: schedules that are running in this process.
+        busy: keys that already have the maximum number of runs in this process.
     """
     found = await _NEXT.scalar(connection, await _mine(connection, me, running, busy))
     return None if found is None else int(found)
@@ -177,7 +177,7 @@ async def take_due(
 ) -> list[Schedule]:
     """Lock and return up to `max_count` schedules that are due and that no living process runs.
 
-    Rows that another process has locked are left out.
+    Rows that another process has locked are skipped.
 
     Args:
         me, running, busy: as in `next_due`.
@@ -189,7 +189,7 @@ async def take_due(
 async def _mine(
     connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
 ) -> dict[str, Any]:
-    # On SQLite the home's lock proves that no other process lives, and leases are not renewed.
+    # On SQLite the home's lock proves that no other process is alive, and leases are not renewed.
     clock_ms = 0 if connection.dialect.name == "sqlite" else await clock(connection)
     return {"me": me, "clock": clock_ms, "running": list(running), "busy": list(busy)}
 
@@ -197,7 +197,7 @@ async def _mine(
 async def put_run(
     connection: AsyncConnection, schedule_id: str, due_ms: int, fields: Mapping[str, Any]
 ) -> None:
-    """Insert or update the run of a due time; delete the oldest beyond `RUNS_KEPT`."""
+    """Insert or update the run of a due time; delete the oldest runs beyond `RUNS_KEPT`."""
     key = and_(schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms)
     changed = await connection.execute(update(schedule_runs).where(key).values(**fields))
     if changed.rowcount:
