@@ -1,1 +1,1 @@
-"""The audit log: hash-chained rows, written with the change they record, read and verified."""
+"""The audit log: hash-chained rows, each written in the transaction of the change it records."""

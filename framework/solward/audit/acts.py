@@ -1,6 +1,6 @@
 """Records changes in the audit log: the principal, and the fields before and after.
 
-The principal is set once, where a request begins, so no change that the request makes can omit it.
+The principal is set once, at the beginning of a request, so no change in the request can omit it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def record_act(
 
     Args:
         event: one of `solward.types.events.EventKind`.
-        subject: what was changed: its id and name.
+        subject: id and name of the changed thing.
         before: the old fields; None for something new.
-        after: the new fields; None for something deleted. Fields equal in both are left out.
-        by: the principal, if it is not `principal()`.
+        after: the new fields; None for something deleted. Fields that did not change are omitted.
+        by: the principal, if not `principal()`.
     """
     outbox.record(connection, event, act(subject, before, after, by=by))
 
@@ -83,7 +83,7 @@ def act(
 
 
 def _differing(fields: _Fields, others: _Fields) -> dict[str, Any]:
-    """Return the fields that `others` lacks or has with another value."""
+    """Return the fields that `others` lacks, or has with other values."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         other = others.get(name)

@@ -1,7 +1,7 @@
-"""Alerts for an operator, raised in the transaction that makes them true.
+"""Alerts for an operator, raised in the database transaction that makes them true.
 
-Each is an event of the audit log, `alert:raised`; once committed it is also a log line at ERROR and
-a count of `solward_alerts_total`, all with the same fields.
+Each alert is an event `alert:raised` in the audit log. Once committed, it is also a log line at
+ERROR and a count of `solward_alerts_total`, with the same fields.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from solward.support.durations import MINUTE_MS
 from solward.types.events import EventKind
 from solward.types.record import TransactionRecord, TransactionStatus
 
-# So many blocked transactions of one wallet within this time mean that a model was fooled, or that
+# This many blocked transactions of one wallet in this time mean that a model was deceived, or that
 # a program is wrong about its limits.
 BLOCKS = 5
 BLOCKS_WITHIN_MS = 10 * MINUTE_MS
 
-# Costs of a rolling 24 hours are near their ceiling from this share of it on.
+# Costs of a rolling 24 hours are near their ceiling if they are at least this share of it.
 NEAR_CEILING_PERCENT = 80
 
-# Blocks are counted among this many newest records of the wallet, which bounds the work in a write
-# transaction.
+# Blocked transactions are counted among this many newest records of the wallet, which limits the
+# work in a write transaction.
 _RECENT = 200
 
 
@@ -101,9 +101,9 @@ def raise_alert(
     """Raise an alert in the database transaction that makes it true.
 
     Args:
-        about: the transaction, or a hold's event data; None if no wallet is concerned.
-        trace: the trace of the request.
-        said: the fields of its sentence in `_DETAILS`, or the sentence itself as `detail`.
+        about: the transaction, or a hold's event data; None if the alert is not about a wallet.
+        trace: the request's trace.
+        said: the fields for the alert's sentence in `_DETAILS`, or the whole sentence as `detail`.
     """
     if isinstance(about, TransactionRecord):
         about = {
@@ -126,9 +126,9 @@ def raise_alert(
 async def raise_repeated_blocks(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
-    """Raise the alert of repeated blocks if the blocked record just stored is one too many.
+    """Raise the alert of repeated blocks if the record just stored reaches the threshold.
 
-    It is raised once for a run of blocks, and again after `BLOCKS_WITHIN_MS` without a block.
+    It is raised once for a series of blocks, and again after `BLOCKS_WITHIN_MS` without a block.
     """
     newest = (
         select(transactions.c.status, transactions.c.created_ms)
@@ -143,15 +143,15 @@ async def raise_repeated_blocks(
 
 
 def is_near(costs: int, ceiling: int | None) -> bool:
-    """Return whether costs are near their ceiling; both are lamports, None is no ceiling."""
+    """Return whether costs are near their ceiling; both are lamports, and None is no ceiling."""
     return ceiling is not None and costs * 100 >= ceiling * NEAR_CEILING_PERCENT
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
-    """Return whether the newest block is the one of its run that raises the alert.
+    """Return whether the newest block is the block in its series that raises the alert.
 
     Args:
-        times: Unix milliseconds of the wallet's blocks, newest first.
+        times: the times of the wallet's blocks in Unix milliseconds, newest first.
     """
     row = list(times[:1])
     for earlier in times[1:]:

@@ -1,10 +1,10 @@
-"""Reads the audit log: entries in order or by a filter, and checks of its chains.
+"""Reads entries of the audit log, in order or by a filter, and checks the log's chains.
 
-The ends of its chains can be written to a file to keep elsewhere: `{chain: [number, hash]}`.
+The ends of the chains can be written to a file, `{chain: [number, hash]}`, to store elsewhere.
 
-A page of a filtered search reads `WALKED` entries at most, and says where the next page begins. If
-only rare kinds are wanted, it reads only those. Frequent kinds have no index, because every payment
-would have to write it.
+A page of a filtered search reads at most `WALKED` entries, and says where the next page begins. A
+search for rare kinds only reads entries of these kinds. Frequent kinds have no index, because every
+payment would have to write it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from solward.support.atomic_files import write_file
 from solward.support.clock import iso
 from solward.types.errors import AuditBroken, ConfigError
 
-# Entries in memory at a time.
+# The maximum number of entries in memory at a time.
 PAGE = 1000
 
-# Settled rows: no row can appear before them any more.
+# Settled rows: no new row can get a place before them.
 SETTLED: dict[str, ColumnElement[bool]] = {
     "sqlite": true(),
     "postgresql": audit.c.seq < OPEN_FROM,
@@ -67,9 +67,9 @@ class AuditEntry:
     """One row of the table, with the columns in their order.
 
     Attributes:
-        seq: its place in the order of all rows.
-        chain: `wallet:<id>`, `agent:<id>`, or "" if it belongs to neither.
-        number: its place in the chain, counted from 1.
+        seq: the entry's place in the order of all rows.
+        chain: `wallet:<id>`, `agent:<id>`, or "" for an entry that belongs to neither.
+        number: the entry's place in its chain, counted from 1.
         data: canonical JSON text.
     """
 
@@ -96,7 +96,7 @@ class AuditEntry:
 
 
 async def end(connection: AsyncConnection) -> int:
-    """Return the `seq` of the newest settled entry; 0 if there is none."""
+    """Return the `seq` of the newest settled entry; 0 if the log is empty."""
     return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
 
 
@@ -120,13 +120,13 @@ async def latest(
 
 @dataclass(frozen=True, slots=True)
 class CheckedLog:
-    """A checked log: its entries, its chains' ends, and when it was written.
+    """The result of checking a log: number of entries, ends of chains, and times.
 
     Attributes:
-        entries: how many there are.
-        heads: chain -> its end.
-        first_ms: when its oldest entry was written, in Unix milliseconds; None if it is empty.
-        last_ms: when its newest entry was written.
+        entries: the number of entries.
+        heads: chain -> the end of the chain.
+        first_ms: time of the oldest entry, in Unix milliseconds; None if the log is empty.
+        last_ms: time of the newest entry.
     """
 
     entries: int
@@ -147,17 +147,17 @@ class CheckedLog:
 
 
 async def verify(connection: AsyncConnection, key: bytes | None = None) -> CheckedLog:
-    """Check every chain, in the one state of the database that `connection` sees.
+    """Check every chain, in one state of the database, the one that `connection` sees.
 
     Args:
         key: the audit key; without it the chains' ends are not authenticated.
 
     Raises:
-        AuditBroken: naming the first row that was changed, is missing or does not belong.
+        AuditBroken: a row was changed, is missing or does not belong; names the first one.
     """
     ends = await heads(connection)
     at = {chain: _beginning(chain, head) for chain, head in ends.items()}
-    # Entries of the service's chain (number -> hash) at the time when other chains were written.
+    # Entries of the service's chain (number -> hash) at the times when other chains were written.
     seen = {head.service_number: head.service_hash for head in ends.values()}
     entries, first_ms, last_ms = 0, None, None
     async for page in _pages(connection):
@@ -168,7 +168,7 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Check
             expected = entry_hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
             genuine = (entry.number, entry.previous_hash, entry.hash)
             if genuine != (number + 1, previous, expected):
-                # `seq` is the number in lists: this entry's, or the one after a missing entry.
+                # Lists show `seq`: that of this entry, or of the entry after a missing one.
                 place = "NO" if entry.number == number + 1 else "before NO"
                 where = f"{place} {entry.seq} of `solward audit list`"
                 raise AuditBroken(f"{_broken(entry.chain, number + 1)}, {where}")
@@ -191,7 +191,7 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Check
 
 
 async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
-    """Raise `AuditBroken` if a chain was cut back to an earlier end of its own, or removed."""
+    """Raise `AuditBroken` if a chain was removed or cut back to one of its earlier ends."""
     service = ends.get(SERVICE_CHAIN, Head(0, GENESIS_HASH))
     for chain, head in ends.items():
         if head.service_number > service.number:
@@ -200,7 +200,7 @@ async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]
                 f"was written, when it had {head.service_number} entries"
             )
     if connection.dialect.name == "sqlite":
-        # Each entry ever written counted once in the log and once in its chain.
+        # Each entry ever written is counted once in the log and once in its chain.
         written = int((await connection.execute(_END["sqlite"])).scalar_one())
         held = sum(head.number for head in ends.values())
         if held != written:
@@ -236,15 +236,15 @@ async def heads(connection: AsyncConnection) -> dict[str, Head]:
 
 
 async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
-    """Return the entry with this hash, None when there is none."""
+    """Return the entry with this hash, or None."""
     row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).first()
     return None if row is None else AuditEntry(*row)
 
 
 async def continues(connection: AsyncConnection, log: CheckedLog, chain: str, head: Head) -> bool:
-    """Return whether a chain of a checked log goes on from an earlier head.
+    """Return whether a chain of a checked log continues from an earlier head.
 
-    A head that retention has deleted since counts as continued.
+    A head that retention has deleted meanwhile counts as continued.
     """
     now = log.heads.get(chain)
     if now is None or now.number < head.number:
@@ -260,14 +260,14 @@ async def continues(connection: AsyncConnection, log: CheckedLog, chain: str, he
 async def verify_against(
     database: Database, earlier: str | None = None, heads: Mapping[str, Head] | None = None
 ) -> CheckedLog:
-    """Check every chain, and that they continue from earlier ends.
+    """Check every chain, and that the chains continue from earlier ends.
 
     Args:
-        earlier: the hash of an entry that must still be there.
+        earlier: the hash of an entry that must still be in the log.
         heads: earlier ends of chains.
 
     Raises:
-        AuditBroken: naming the first entry that was changed, is missing or does not belong.
+        AuditBroken: an entry was changed, is missing or does not belong; names the first one.
     """
     async with database.read() as connection:
         log = await verify(connection, database.audit_key)
@@ -328,21 +328,21 @@ def _is_end(value: Any) -> bool:
 
 WALKED: Final = 10_000
 """Entries that one page reads at most."""
-# Entries are in the order of their commits, and their times are of several machines' clocks.
+# Entries are in the order of their commits, but their times are from several machines' clocks.
 _CLOCKS_MS: Final = 10 * 60_000
 _RARE: Final = cast("ColumnElement[bool]", text(RARE))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Conditions that entries must meet; a field that is None or empty is no condition.
+    """Conditions that entries must meet; a field that is None or empty sets no condition.
 
     Attributes:
-        kinds: the entry has one of these kinds of `EventKind`.
-        wallet_id: it is in the wallet's chain, or has this `walletId`.
-        agent_id: it is in the agent's chain, or has this `agentId`.
+        kinds: the entry has one of these kinds (`EventKind`).
+        wallet_id: the entry is in the wallet's chain, or has this `walletId`.
+        agent_id: the entry is in the agent's chain, or has this `agentId`.
         principal: the principal that the entry names, such as `admin` or `key:<id>`.
-        since_ms, until_ms: it was written at or after, and before; Unix milliseconds.
+        since_ms, until_ms: the entry's time is at least the first, and below the second.
     """
 
     kinds: frozenset[str] = field(default_factory=frozenset)
@@ -379,7 +379,7 @@ class AuditFilter:
         ]
 
     def where(self, dialect: str) -> list[ColumnElement[bool]]:
-        """Return SQL conditions that all matching entries meet, and few others."""
+        """Return SQL conditions that all matching entries meet, and few other entries."""
         found: list[ColumnElement[bool]] = []
         if self.kinds:
             found.append(audit.c.event.in_(sorted(self.kinds)))
@@ -387,7 +387,7 @@ class AuditFilter:
             found.append(audit.c.created_ms >= self.since_ms)
         if self.until_ms is not None:
             found.append(audit.c.created_ms < self.until_ms)
-        # A search in the text, because PostgreSQL does not read every JSON text; `fits` decides.
+        # Searches the text, because PostgreSQL cannot read all JSON; `fits` decides.
         place = func.instr if dialect == "sqlite" else func.strpos
         for chain, name, value in self._names():
             text = jsontext.dumps_own({name: value}, canonical=True)[1:-1]
@@ -405,8 +405,8 @@ class AuditPage:
     """Matching entries, newest first.
 
     Attributes:
-        next: the `before` of the next page; None if no page follows. A page with fewer entries
-            than the limit, or none, may be followed by another.
+        next: the `before` of the next page; None if no page follows. Another page may follow even a
+            page with fewer entries than the limit, or none.
     """
 
     entries: tuple[AuditEntry, ...]
@@ -465,9 +465,9 @@ async def search(
 
 
 async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
-    """Return the number of the first entry written at `ms` or later, None if there is none.
+    """Return the number of the first entry written at `ms` or later, or None.
 
-    It is a binary search, as if the entries' times never went back.
+    It is a binary search, which assumes that the entries' times never go back.
     """
     newest = (
         await connection.execute(
@@ -476,7 +476,7 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
     ).first()
     if newest is None or newest.created_ms < ms:
         return None
-    # All entries below `low` are earlier than `ms`, and the one at `high` is not.
+    # All entries below `low` are earlier than `ms`, and the entry at `high` is not.
     low, high = 0, int(newest.seq)
     while low < high:
         middle = (low + high) // 2
@@ -489,7 +489,7 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
 
 
 async def _from(connection: AsyncConnection, seq: int) -> tuple[int, int]:
-    """Return number and time of the first entry whose number is `seq` or more."""
+    """Return the number and time of the first entry whose number is at least `seq`."""
     columns = select(audit.c.seq, audit.c.created_ms)
     statement = columns.where(audit.c.seq >= seq).order_by(audit.c.seq).limit(1)
     found = (await connection.execute(statement)).one()

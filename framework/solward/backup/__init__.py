@@ -1,4 +1,4 @@
-"""Backup and restore of a SOLWARD_HOME: everything its wallets need, in one encrypted file."""
+"""Backup and restore of a SOLWARD_HOME, with everything its wallets need, as one encrypted file."""
 
 from solward.backup.archive import Manifest
 from solward.backup.create import create_backup

@@ -1,7 +1,7 @@
-"""The backup's file, its manifest, and a home's plugins in it.
+"""The format of a backup file: its encryption, its manifest, and the copies of a home's plugins.
 
-The file is a tar of the manifest and the copied files, compressed, then encrypted with a
-passphrase: Argon2id for the key, AES-256-GCM in chunks of 1 MiB.
+The file is a compressed tar of the manifest and the copied files. It is encrypted with a
+passphrase: Argon2id derives the key, AES-256-GCM encrypts chunks of 1 MiB.
 
 Layout: the magic, the length of the header (4 bytes, big-endian), the header (JSON: format, key
 derivation, verifier), then the chunks. A chunk's nonce is 7 random bytes of the file, its number
@@ -9,10 +9,10 @@ and whether it is the last (STREAM: Hoang, Reyhanitabar, Rogaway, Vizar, "Online
 Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance", 2015), and the header is
 authenticated with it: a chunk cannot be changed, moved, repeated or cut off.
 
-It has the plugins of folders of their own, and the data that plugins keep. A restored home loads
-only accepted plugins: each folder is compared with the record of its installation, and left out if
-it differs. The data is copied file by file while plugins go on writing, so different files may be
-of different moments.
+The backup has the plugins that are installed in folders of their own, and plugins' data. A restored
+home loads only accepted plugins: a folder that differs from the record of its installation is left
+out. Data is copied file by file while plugins continue to write, so the copies of different files
+may be from different moments.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ MANIFEST = "manifest.json"
 DATABASE = "solward.db"
 LEDGER = "localnet.db"
 KEY_FILE = "keystore.key"
-# The new key of a rotation that was killed (`vault.custody.keyring.next_file`).
+# The new key of an interrupted rotation (`vault.custody.keyring.next_file`).
 NEXT_KEY_FILE = "keystore.key.next"
 FILES = (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
 FOLDERS = (layout.FOLDER, storage.FOLDER)
-# A home that a backup is restored to may have a longer path; the system's own limit is 4,096.
+# The home to which a backup is restored may have a longer path; the system's limit is 4,096.
 _MAX_PATH: Final = 1_200
-# Most files of a distribution's data. A host is ended if it has more, but only within a second.
+# The maximum number of files of a distribution. A host with more is ended, but a second later.
 _MAX_KEPT: Final = 1_000
 _MAX_NAMED: Final = 20
 
@@ -76,13 +76,13 @@ def refuse_existing(file: Path) -> None:
 
 
 def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str) -> None:
-    """Write `manifest` and its files, found in `folder`, to `file`: mode 0600, all or nothing.
+    """Write `manifest` and its files from `folder` to `file` (mode 0600), all or nothing.
 
     Raises:
         BackupError: `file` exists already, or cannot be written.
     """
     try:
-        # Not replaced, because an older backup may be the only good one.
+        # An existing file is not replaced, because an older backup may be the only good one.
         with whole_file(file, replace=False) as sink:
             _write(SealedWriter(sink, passphrase), folder, manifest)
     except FileExistsError:
@@ -95,7 +95,7 @@ def read_archive(file: Path, folder: Path, passphrase: str) -> Manifest:
     """Extract the files of a backup into `folder`, mode 0600; returns its manifest.
 
     Raises:
-        BackupError: it is no backup, of another passphrase, of a newer version, or damaged.
+        BackupError: the file is no backup, is damaged, has another passphrase or a newer version.
     """
     try:
         with file.open("rb") as source:
@@ -136,7 +136,7 @@ def _read(sealed: SealedReader, folder: Path) -> Manifest:
         if first is None or first.name != MANIFEST or first.size > _MAX_MANIFEST:
             raise BackupError("The backup has no manifest")
         manifest = parse_manifest(_content(archive, first).read())
-        # Only names from the manifest, so that no entry can choose its path.
+        # Only names from the manifest are used, so that no entry of the tar can choose its path.
         for name, size in manifest.files.items():
             entry = archive.next()
             if entry is None or (entry.name, entry.size) != (name, size):
@@ -165,7 +165,7 @@ def _store(path: Path, content: io.BufferedIOBase) -> None:
 
 
 class SealedWriter:
-    """Encrypts into `sink`, which is complete only after `finish`."""
+    """Encrypts data into `sink`, which is complete only after `finish`."""
 
     def __init__(self, sink: IO[bytes], passphrase: str) -> None:
         kdf = new_kdf()
@@ -181,7 +181,7 @@ class SealedWriter:
         """Write all of `data`."""
         view = memoryview(data)
         self._waiting += view
-        # One chunk is always buffered, because the last one is marked as such.
+        # One chunk is always buffered, because the last chunk is marked.
         while len(self._waiting) > CHUNK:
             self._sink.write(self._chunks.seal(bytes(self._waiting[:CHUNK]), last=False))
             del self._waiting[:CHUNK]
@@ -196,8 +196,8 @@ class SealedReader:
     """Decrypts `source`, which a `SealedWriter` wrote.
 
     Raises:
-        BackupError: it is no backup, of a newer version, damaged, or of another passphrase.
-            Reading raises it too; only the end proves that nothing is missing.
+        BackupError: the source is not a backup, is damaged, or has a newer version or another
+            passphrase. Reading raises it too; only the end proves that nothing is missing.
     """
 
     def __init__(self, source: IO[bytes], passphrase: str) -> None:
@@ -216,7 +216,7 @@ class SealedReader:
         self._ended = False
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, and none at the authenticated end."""
+        """Return up to `size` bytes, or no bytes at the authenticated end."""
         while not self._plain:
             if self._ended:
                 return b""
@@ -249,7 +249,7 @@ class _Chunks:
 
 
 class _Header(msgspec.Struct):
-    """The file's header as JSON; bytes are base64 there."""
+    """The file's header, whose JSON has bytes as base64."""
 
     format: int
     kdf: dict[str, Any]
@@ -264,7 +264,7 @@ def _header(source: IO[bytes]) -> tuple[bytes, _Header]:
     header = source.read(size) if size <= _MAX_HEADER else b""
     try:
         found = jsontext.read(header)
-        # A newer version may have other fields, so only its number is read.
+        # A newer version may have other fields, so only the version's number is read.
         version = found["format"]
         if type(version) is not int:
             raise TypeError
@@ -294,11 +294,11 @@ class Manifest:
     """The contents of a backup.
 
     Attributes:
-        version: Solward's version that made it.
+        version: the version of Solward that made it.
         created: ISO 8601, UTC.
         network: the network of its transactions.
         schema: the hash of the database's schema.
-        keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
+        keystore: `passphrase`, `file`, or `none` if there were no wallets yet.
         wallets: id -> base58 public key.
         files: name -> bytes; a plugin's file is named by its path in the home.
     """
@@ -313,7 +313,7 @@ class Manifest:
 
     @property
     def holds(self) -> list[str]:
-        """The names of its files for people; of plugins only the folders."""
+        """The names of its files, for people; for plugins only the folders' names."""
         folders = [name.rsplit("/")[:2] for name in self.files if name not in FILES]
         return [
             *(name for name in self.files if name in FILES),
@@ -321,7 +321,7 @@ class Manifest:
         ]
 
     def to_json(self) -> bytes:
-        """Return the manifest's file."""
+        """Return the contents of the manifest's file."""
         return jsontext.dumps(asdict(self)).encode()
 
 
@@ -341,7 +341,7 @@ def _is_file(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Return whether a backup may hold a file of this name: one below a distribution's folder."""
+    """Return whether a backup may have a file with this name, below a distribution's folder."""
     first, *rest = name.split("/")
     return (
         first in FOLDERS
@@ -352,7 +352,7 @@ def is_path(name: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for their owner alone, where they are missing."""
+    """Make a folder and its parents if they are missing, accessible only for their owner."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -365,10 +365,10 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
     """Copy plugins' records, unpacked wheels and data from a home into `folder`.
 
     Returns:
-        The names of the copies, and a sentence for each thing that is left out.
+        The names of the copies, and a sentence for each omitted file or folder.
     """
     left_out: list[str] = []
-    # In use, so that an upgrade meanwhile does not delete a folder before it is copied.
+    # Marked as in use, so that an upgrade meanwhile does not delete a folder before it is copied.
     with layout.in_use(home):
         installed, unreadable = layout.installed(home)
         left_out += unreadable.values()

@@ -1,4 +1,4 @@
-"""Makes a backup: copies of a home's files as of one moment, also while a service writes to them.
+"""Makes a backup: copies a home's files in their state at one moment, even while a service writes.
 
 Every transaction in the ledger's copy is recorded in the database's copy: transactions are stored
 before they are sent (docs/assurance/exactly-once.md), and no database transaction can commit
@@ -50,8 +50,8 @@ _POSTGRESQL = (
 _BUSY_S = 10.0
 _TRIES = 40
 _PAUSE_S = 0.1
-# Coarser than any file system's clock: a file changed more recently may change again in the same
-# tick without a new modification time.
+# This is longer than a tick of any file system's clock. A file that changed more recently may
+# change again in the same tick without a new modification time.
 _SETTLED_NS = 50_000_000
 _WAL_HEADER_BYTES = 32
 
@@ -61,7 +61,7 @@ class CreatedBackup:
     """A backup that was made.
 
     Attributes:
-        left_out: for each file or record of a plugin that is not in it, a sentence that says why.
+        left_out: for each omitted file or record of a plugin, a sentence that says why.
     """
 
     manifest: Manifest
@@ -69,15 +69,15 @@ class CreatedBackup:
 
 
 async def create_backup(settings: Settings, file: Path, passphrase: str) -> CreatedBackup:
-    """Write database, key file, localnet ledger and plugins of a home to `file`, encrypted.
+    """Write a home's database, key file, localnet ledger and plugins to the encrypted `file`.
 
     Call it in a process of its own (see `copy_files`). Temporary copies are made in the home.
 
     Raises:
         ConfigError: the database is not SQLite.
-        BackupError: there is nothing to back up, it cannot be read, `file` exists already or
-            cannot be written.
-        KeystoreError: the key file is missing, open to others, or not this keystore's.
+        BackupError: there is nothing to back up, a file cannot be read, or `file` exists or cannot
+            be written.
+        KeystoreError: the key file is missing, accessible to others, or of another keystore.
     """
     home = settings.solward_home
     database = sqlite_file(settings)
@@ -97,7 +97,7 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Crea
 
 
 def sqlite_file(settings: Settings) -> Path:
-    """Return the database's file; raises `ConfigError` where a server holds the data."""
+    """Return the database's file; raises `ConfigError` if the database is on a server."""
     file = database_file(settings.database_url, settings.solward_home)
     if file is None:
         raise ConfigError(_POSTGRESQL)
@@ -160,7 +160,7 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
     Database File", 2.2).
 
     Raises:
-        BackupError: a file cannot be read, or is written without a pause.
+        BackupError: a file cannot be read, or is being written without pause.
     """
     copy = folder / DATABASE
     try:
@@ -178,7 +178,7 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raise `BackupError` unless the SQLite file is whole."""
+    """Raise `BackupError` if the SQLite file is damaged."""
     try:
         with _connected(path) as connection:
             (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -191,15 +191,15 @@ def check_file(path: Path) -> None:
 def _copy_ledger(
     database: Path, reader: sqlite3.Connection, ledger: Path, ledger_copy: Path
 ) -> None:
-    """Copy the ledger, and begin `reader`'s transaction at the moment of that copy.
+    """Copy the ledger, and begin the transaction of `reader` at the moment of this copy.
 
-    A running localnet locks its file, so its bytes are copied, not its rows. They change only when
-    a checkpoint merges the write-ahead log; after one in between, the copy starts again.
+    A running localnet locks its file, so the bytes are copied, not the rows. They change only when
+    a checkpoint merges the write-ahead log; if that happens, the copy starts again.
     """
     log, log_copy = _log_of(ledger), _log_of(ledger_copy)
     for _ in range(_TRIES):
         before = _settled(ledger)
-        # The larger file is copied first, while writers need not wait.
+        # The larger file is copied first, when writers need not wait yet.
         shutil.copyfile(ledger, ledger_copy)
         ledger_copy.chmod(0o600)
         with _no_writer(database):
@@ -218,7 +218,7 @@ def _copy_ledger(
 
 @contextlib.contextmanager
 def _no_writer(database: Path) -> Iterator[None]:
-    """Block writers of the database; the service waits for the lock for seconds."""
+    """Block writers of the database meanwhile; the service waits some seconds for the lock."""
     with _connected(database) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -244,7 +244,7 @@ def _begin(reader: sqlite3.Connection) -> None:
 
 
 def _settled(path: Path) -> tuple[int, int]:
-    """Return the file's state once its last change is so old that a next one has another time."""
+    """Return the file's state once its last change is so old that the next has another time."""
     for _ in range(_TRIES):
         if abs(time.time_ns() - path.stat().st_mtime_ns) > _SETTLED_NS:
             break

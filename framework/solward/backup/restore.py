@@ -1,5 +1,5 @@
-"""Restores a backup, after a drill that opens every wallet's key and compares it with database and
-manifest.
+"""Restores a backup after a drill, which opens every wallet's key and compares it with the database
+and the manifest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from solward.vault.custody.keystore import envelope_of, keystore_row
 from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 from solward.vault.store import wallets as store
 
-# More than a wallet uses between two backups.
+# This is more than a wallet uses between two backups.
 SKIPPED_POCKETS = 1_000
 
 _BATCH = 500
@@ -47,11 +47,11 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class RestoredBackup:
-    """A backup that passed the drill, and was restored if that was asked for.
+    """A backup that passed the drill, and was restored if requested.
 
     Attributes:
-        keys: number of keys that open and match database and manifest.
-        left_out: distribution -> why the restored home lacks its plugins.
+        keys: the number of keys that open and match the database and the manifest.
+        left_out: distribution -> why its plugins are not in the restored home.
     """
 
     manifest: Manifest
@@ -82,17 +82,17 @@ async def restore_backup(
 ) -> RestoredBackup:
     """Restore into the settings' home, which must be empty, if the drill passes.
 
-    The service is then frozen. On an error the home is left as it was.
+    The restored service is frozen. If there is an error, the home is not changed.
 
     Args:
-        passphrase: of the backup.
-        keystore_passphrase: called for the keystore's passphrase if it has one.
+        passphrase: the backup's passphrase.
+        keystore_passphrase: returns the keystore's passphrase; called only if it has one.
 
     Raises:
-        ConfigError: the database of the settings is not SQLite.
+        ConfigError: the settings' database is not SQLite.
         HomeLocked: a service runs on this home.
         BackupError: the home, or the place of the database or key file, is not empty; the file is
-            no backup, damaged, of another passphrase or of a newer version; a key does not match.
+            no backup, is damaged, has another passphrase or a newer version; a key does not match.
         KeystoreError: the keystore's secret is missing, or not the right one.
     """
     database = sqlite_file(settings)
@@ -110,7 +110,7 @@ async def restore_backup(
         for top in FOLDERS:
             if (folder / top).is_dir():
                 _move(folder / top, settings.solward_home / top)
-        # The database is last, because a half restored home without it cannot be served.
+        # The database is moved last, because without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
@@ -118,18 +118,18 @@ async def restore_backup(
 
 
 def make_safe(database: Path, made: str) -> None:
-    """Change a restored database so that nothing done since the backup is done again.
+    """Change a restored database so that nothing that happened after the backup happens again.
 
-    Each wallet's pocket counters skip those used since: using a counter twice would give a key that
-    others know of already. Holds expire at the next start, because one that was approved and paid
-    since could be approved and paid again. The service is frozen until a person looks: transactions
-    sent since have no record, so limits do not count them, and callers who retry would pay again.
+    Each wallet's pocket counters skip those used after the backup: using one twice would make a key
+    that others already know. Holds expire at the next start, because a hold paid after the backup
+    could be approved and paid again. The service is frozen until a person looks: transactions sent
+    after the backup have no record, so limits do not count them, and retries would pay again.
 
     Args:
-        made: when the backup was made.
+        made: the time of the backup.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        # The address is no real one, because the skipped pockets were never derived here.
+        # The address is a placeholder, because the skipped pockets were never derived here.
         connection.execute(
             "INSERT INTO pockets"
             " (wallet_id, counter, address, mints, state, at_risk, created_ms)"
@@ -139,7 +139,7 @@ def make_safe(database: Path, made: str) -> None:
             " GROUP BY wallets.id)",
             (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
         )
-        # 0 is before any time that the windows' clock may have when the service starts.
+        # 0 is earlier than any time of the windows' clock when the service starts.
         connection.execute("UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')")
         connection.execute(
             "INSERT INTO switches (scope, frozen, reason, changed_ms) VALUES ('service', 1, ?, ?)"
@@ -161,7 +161,7 @@ def _places(settings: Settings, database: Path) -> dict[str, Path]:
 
 @contextmanager
 def _empty_home(home: Path) -> Iterator[Path]:
-    """Lock the home and make a working folder in it; remove what was made if the block raises."""
+    """Lock the home and make a working folder in it; if the block raises, remove all new files."""
     existed = home.exists()
     with Home.opened(home):
         present = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
@@ -211,13 +211,13 @@ async def drill(
     """Check that the files in `folder` can be served; return how many keys open and match.
 
     Args:
-        passphrase: called for the keystore's passphrase if it has one.
-        key_file: the keystore's, if the backup has none.
+        passphrase: returns the keystore's passphrase; called only if it has one.
+        key_file: the keystore's key file, if the backup has none.
 
     Raises:
-        BackupError: a file is damaged or of another version, a key does not open, or the wallets
-            are not those of the manifest.
-        OtherSchema: the database is not what the manifest says.
+        BackupError: a file is damaged or has another version, a key does not open, or the wallets
+            are not those in the manifest.
+        OtherSchema: the database's schema is not the one in the manifest.
         KeystoreError: the keystore's secret is missing, or not the right one.
     """
     if manifest.schema != schema_of("sqlite"):

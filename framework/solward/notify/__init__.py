@@ -1,1 +1,1 @@
-"""Webhooks for holds and alerts: signed, and repeated until the receiver has them."""
+"""Webhooks for holds and alerts; deliveries are signed, and repeated until the receiver accepts."""

@@ -1,13 +1,13 @@
-"""The alerts' webhook, which tells an operator's receiver of alerts and important events.
+"""The alerts' webhook, which sends alerts and important events to an operator's receiver.
 
-A note is stored in the transaction of its event, and grouped with others of the same subject. A
-group is one row, so ten thousand refusals only add to a count. A group's new notes are one line of
-the next message; the more often a group was told, the longer it waits. `solward.notify.deliveries`
-sends one message at a time, and while the receiver is away, notes gather.
+A note about an event is stored in the event's transaction, and grouped with others of the same
+subject. A group is one row, so ten thousand refusals only increase a count. The next message has a
+line for each group with new notes; the more often a group was sent, the longer it waits.
+`solward.notify.deliveries` sends one message at a time. While the receiver is away, notes add up.
 
-`Watch` looks for conditions that no transaction shows, and raises them as alerts. Each process with
-the webhook looks, and raises a condition when it begins; one that lasts is raised once, and one
-that ended and came back is raised again. Monitoring sees the same alerts in the metrics.
+`Watch` looks for conditions that no transaction reveals, and raises them as alerts. Each process
+with the webhook looks, and raises a condition once when it begins. If the condition ends and comes
+back, it is raised again. Monitoring sees the same alerts in the metrics.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from solward.types.record import present
 
 Format = Literal["json", "slack"]
 
-# Lines of a message; further groups are only counted.
+# The maximum number of lines in a message; further groups are only counted.
 MOST_LINES = 50
-# Characters of a text that a third party may have written.
+# The maximum length of a text that a third party may have written.
 MOST_TEXT = 300
-# Notes that come within this time after the first go into the same message.
+# Notes that are stored within this time after the first go into the same message.
 GATHER_S = 1.0
 
 _Data = Mapping[str, Any]
@@ -62,12 +62,12 @@ _Data = Mapping[str, Any]
 def _line_of(
     *same: str, by: Sequence[str] = (), **others: str
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Return line field -> event field, and the line fields that with the event's name make its
-    group. Fields in `same` have one name in both."""
+    """Return line field -> event field, and the line fields that, with the event's name, define the
+    group. Fields in `same` have the same name in line and event."""
     return {field: field for field in same} | others, by
 
 
-# Event -> its line. `detail` is the text of a line.
+# Event -> the fields of its line. `detail` is the text of a line.
 _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
     EventKind.TRANSACTION_BLOCKED: _line_of(
         "rule", "walletId", "principal", transactionId="id", detail="error", by=["rule", "walletId"]
@@ -90,7 +90,7 @@ _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
         "walletId", "principal", "transactionId", "detail", by=["walletId", "principal"]
     ),
 }
-# Fields of a line that a message for Slack shows before its detail.
+# The fields of a line that a message for Slack has before the detail.
 _SHOWN = ("rule", "walletId", "agentId", "scheduleId", "adminId", "principal", "holdId")
 
 EVENTS: Final = tuple(kind for kind in map(str, _LINES) if kind != EventKind.ALERT_RAISED)
@@ -100,13 +100,13 @@ TEST: Final = "test"
 NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
 """The names of all events and alerts that are told."""
 
-# The longest wait of a group with new notes; a group that is quiet for so long is deleted.
+# The longest wait of a group with new notes; a group without notes for this long is deleted.
 LONGEST_WAIT_MS = HOUR_MS
-# Groups of one message.
+# The maximum number of groups in one message.
 MOST_TAKEN = 1_000
 
 _LOCK = "alert_groups"
-# Far beyond the longest wait, and no overflow.
+# Far longer than the longest wait, without an overflow.
 _MOST_DOUBLED = 32
 
 _NOW: BindParameter[int] = bindparam("now", type_=BigInteger)
@@ -118,7 +118,7 @@ class DeliveryResult:
     """The result of a test delivery.
 
     Attributes:
-        failure: what failed, without the receiver's address; None if the receiver took it.
+        failure: the reason of a failure, without the receiver's address; None if it was accepted.
     """
 
     delivery: str
@@ -130,7 +130,7 @@ class AlertWebhook(Sender):
     """The alerts' webhook of one process.
 
     Args:
-        names: those of `NAMES` that are told.
+        names: those of `NAMES` to send.
         interval_ms: time between two messages.
     """
 
@@ -161,7 +161,7 @@ class AlertWebhook(Sender):
         """Return the webhook that the settings name; None if they name none.
 
         Raises:
-            ConfigError: a setting is missing, or names something that is never told.
+            ConfigError: a setting is missing, or names an event that is never sent.
         """
         configured = settings.alert_webhook
         if configured is None:
@@ -182,7 +182,7 @@ class AlertWebhook(Sender):
         )
 
     async def note(self, name: str, detail: str) -> None:
-        """Store a note that has no event in the audit log; waits for the disk."""
+        """Store a note without an event in the audit log; waits for the disk."""
         if name in self._names:
             async with self._database.write() as connection:
                 fields = jsontext.dumps({"detail": safe_text(detail)})
@@ -192,7 +192,7 @@ class AlertWebhook(Sender):
     def _concerns(self, event: str, data: Any) -> bool:
         if event not in _LINES:
             return False
-        # A principal that pauses a schedule knows of it already.
+        # A principal that pauses a schedule needs no note about it.
         if event == EventKind.SCHEDULE_PAUSED and data["principal"] != SERVICE:
             return False
         return _name_of(event, data) in self._names
@@ -224,7 +224,7 @@ async def send_test(settings: Settings) -> DeliveryResult:
     """Send the receiver one test message from this process; nothing is stored.
 
     Raises:
-        ConfigError: the alerts' webhook is not configured, or only in part.
+        ConfigError: the alerts' webhook is not configured, or only partly.
     """
     configured = settings.alert_webhook
     if configured is None:
@@ -244,7 +244,7 @@ async def send_test(settings: Settings) -> DeliveryResult:
 
 
 def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
-    """Return the body that tells of groups, as JSON text."""
+    """Return the body of a message about groups, as JSON text."""
     lines = [_line(group) for group in groups[:MOST_LINES]]
     more = groups[MOST_LINES:]
     left_out = {"lines": len(more), "count": sum(group.count for group in more)}
@@ -255,7 +255,7 @@ def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Make a third party's text fit for a message: one line, bounded, without secrets."""
+    """Convert a third party's text for a message: to one line, shortened, without secrets."""
     return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
 
@@ -319,8 +319,8 @@ _NOTE = insert_or_set(
 )
 _DUE = select(func.min(_rows.next_ms)).where(_rows.count > 0)
 _LAST = select(func.max(_rows.told_ms))
-# Rows that another transaction adds to right now are skipped and wait for the next message. Nothing
-# waits for a lock here, so no order of locks can deadlock.
+# Rows to which another transaction is adding are skipped until the next message. Nothing here waits
+# for a lock, so no deadlock is possible.
 _WAITING = (
     select(_rows.name, _rows.fields, _rows.count, _rows.first_ms, _rows.last_ms, _rows.key)
     .where(_rows.count > 0)
@@ -344,14 +344,14 @@ _FORGET = delete(alert_groups).where(_rows.count == 0, _rows.told_ms < bindparam
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The notes of one subject since it was last told.
+    """The notes about one subject since they were last sent.
 
     Attributes:
-        name: of an alert or of an event.
-        fields: the latest note's, as JSON text.
-        count: number of notes.
-        first_ms: when the first of them came, by the database's clock.
-        last_ms: when the latest came.
+        name: the name of the alert or event.
+        fields: the latest note's fields, as JSON text.
+        count: the number of notes.
+        first_ms: time of the first note, by the database's clock.
+        last_ms: time of the latest note.
     """
 
     name: str
@@ -363,7 +363,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An alert or event to tell once it is committed; notes with the same `key` are one group."""
+    """An alert or event to send once it is committed; notes with the same `key` are one group."""
 
     key: str
     name: str
@@ -381,7 +381,7 @@ async def add_notes(connection: AsyncConnection, notes: Sequence[Note]) -> None:
 
 
 async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int | None:
-    """Return milliseconds until a message is due, at least 0; None if no group waits.
+    """Return the milliseconds until a message is due, at least 0; None if no group waits.
 
     Args:
         interval_ms: time between any two messages.
@@ -394,11 +394,11 @@ async def next_group_due(connection: AsyncConnection, interval_ms: int) -> int |
 
 
 async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Group]:
-    """Take up to `MOST_TAKEN` groups for the next message, oldest first; none if it is not due.
+    """Take up to `MOST_TAKEN` groups for the next message, oldest first; none if no message is due.
 
-    If several processes ask at once, one gets them. A group that was told is due again after
+    Only one of several processes gets a group. A group that was sent is due again after
     `interval_ms`, then after twice as long each time, up to `LONGEST_WAIT_MS`, but joins an earlier
-    message of others. A group that was quiet for that long begins anew.
+    message about other groups. A group without notes for that long starts anew.
     """
     if not await try_lock_exclusive(connection, _LOCK):
         return []
@@ -414,7 +414,7 @@ async def take_groups(connection: AsyncConnection, interval_ms: int) -> list[Gro
 
 
 LOOK_S = 15.0
-# A condition that may pass by itself is raised once it was found in so many looks in a row.
+# A condition that may pass by itself is raised after this number of consecutive looks.
 LOOKS = 2
 # Such conditions: the ledger answers late, or the queue is between two workers.
 _PASSING = frozenset({Alert.LEDGER_AWAY, Alert.JOBS_STALLED, Alert.WORKER_MISSING})
@@ -426,12 +426,12 @@ _Condition = tuple[Alert, str]
 
 @dataclass(slots=True)
 class Watch:
-    """Raises alerts for one process's conditions.
+    """Raises alerts for the conditions of one process.
 
     Attributes:
         ledger_health: returns `{healthy, network, slot}`.
         problems: returns the plugins that are not loaded, or were disabled.
-        crashes: returns distribution -> how often its plugin host ended by itself.
+        crashes: returns distribution -> number of times its plugin host ended by itself.
         nodes_away: returns the names of RPC nodes that have not answered for a while.
     """
 
@@ -453,7 +453,7 @@ class Watch:
             yield
 
     async def look(self) -> None:
-        """Look once, and raise what is new.
+        """Look once, and raise alerts for new conditions.
 
         Raises:
             StoreError: no alert was raised; the next look finds the conditions again.
@@ -475,10 +475,10 @@ class Watch:
                 for alert, detail in new:
                     alerts.raise_alert(connection, alert, detail=detail)
         if broken > self._broken:
-            # A note without an event, because the audit log itself was tampered with.
+            # This is a note without an event, because the audit log itself was tampered with.
             detail = "The end of a chain of the audit log is not authentic"
             await self.webhook.note(AUDIT_BROKEN, detail)
-        # Set last, so that a condition whose alert could not be stored is new in the next look.
+        # Set last, so that a condition without a stored alert is still new in the next look.
         self._found, self._crashes, self._broken = found, crashes, broken
 
     async def _conditions(self) -> list[_Condition]:

@@ -1,12 +1,12 @@
-"""Deliveries to a receiver over HTTP: signed, at least once, even if a process crashes.
+"""Signed deliveries to a receiver over HTTP, each made at least once even if a process crashes.
 
-A delivery is a row stored in the transaction of its event, so a process that is killed right after
-it loses nothing. It is sent until the receiver takes it or a day is over. Only the status of the
-receiver's answer counts; its body is not read.
+A delivery is a row stored in the transaction of its event, so it is not lost if the process is
+killed. It is sent until the receiver accepts it or a day is over. Only the status of the receiver's
+answer counts; the answer's body is not read.
 
-A process claims a delivery with a lease before it sends it. If it dies, another process sends it
-when the lease has ended. A subject, such as a hold, has at most one delivery that waits and one
-that is being sent. A newer delivery replaces a waiting one, and no older one arrives after it.
+A process claims a delivery with a lease before sending it. If the process dies, another one sends
+it after the lease has ended. A subject, such as a hold, has at most one waiting delivery and one
+being sent. A newer delivery replaces the waiting one, and no older one arrives after it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from solward.telemetry import metrics
 from solward.types.errors import StoreError
 from solward.types.events import Event
 
-# Deliveries that a process sends at the same time.
+# The maximum number of deliveries that a process sends simultaneously.
 _AT_ONCE = 8
-# Least time between two looks if what is due is claimed by others.
+# The minimum time between two looks if other processes have claimed the due deliveries.
 _LEAST_WAIT_S = 0.1
-# Rows that ended are kept, so that an operator can see why a receiver heard nothing.
+# Ended rows are kept, so that an operator can see why a receiver got nothing.
 KEPT_MS = 7 * DAY_MS
-# Far longer than a decision is valid, so that a clock set back by up to a day accepts no nonce
-# again. No hold lives longer.
+# This is far longer than a decision is valid, so that no nonce is accepted twice even if the clock
+# is set back by a day. No hold lives longer.
 NONCES_KEPT_MS = 2 * DAY_MS
 
 _WAITING = "waiting"
@@ -69,7 +69,7 @@ Channel = Literal["approvals", "alerts"]
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c
 _sent = webhook_deliveries.alias("sent")
-# Written as in the partial index, so that both databases use it.
+# Written like the condition of the partial index, so that both databases use the index.
 _IS_WAITING = _rows.state == literal_column("'waiting'")
 _FREE = _rows.lease_until_ms <= _NOW
 _OF_THE_CHANNEL = _rows.channel == bindparam("b_channel")
@@ -87,11 +87,11 @@ _DUE = (
         _IS_WAITING,
         _OF_THE_CHANNEL,
         _rows.next_ms <= _NOW,
-        # The next clause covers it too, but PostgreSQL evaluates that one before the row is locked.
-        # This one it evaluates again, for a row that another process claimed meanwhile.
+        # The next clause implies this one, but PostgreSQL evaluates that before it locks the row.
+        # It evaluates this one again, for a row that another process claimed meanwhile.
         _FREE,
-        # No delivery of its subject is being sent. A newer delivery supersedes the older one's row,
-        # so it waits until the older one's lease is committed.
+        # No other delivery of the subject is being sent. A newer delivery supersedes the older
+        # one's row, so it waits until the older delivery's lease is committed.
         ~exists().where(_OF_THE_SUBJECT, _sent.c.lease_until_ms > _NOW),
     )
     .order_by(_rows.next_ms)
@@ -134,12 +134,12 @@ _FORGET_NONCES = delete(webhook_nonces).where(webhook_nonces.c.created_ms < bind
 
 @dataclass(frozen=True, slots=True)
 class DeliveryClaim:
-    """A delivery that this process sends now.
+    """A delivery that this process has claimed and sends now.
 
     Attributes:
-        tries: number of tries with this one. A process that lost its lease finds another number.
-        created_ms: when the event happened.
-        claimed_ms: when it was claimed, by the database's clock.
+        tries: the number of tries with this one. If a process lost its lease, it finds another.
+        created_ms: the time of the event.
+        claimed_ms: the time of the claim, by the database's clock.
     """
 
     id: str
@@ -153,10 +153,10 @@ class DeliveryClaim:
 async def add(
     connection: AsyncConnection, channel: Channel, delivery_id: str, subject: str, body: str
 ) -> None:
-    """Store a delivery in the transaction of its event; it replaces a waiting one of its subject.
+    """Store a delivery in its event's transaction, in place of a waiting one of the same subject.
 
     Args:
-        subject: such as a hold's id.
+        subject: the id of the delivery's subject, such as a hold.
     """
     now = await clock(connection)
     await connection.execute(_SUPERSEDE, {"b_subject": subject})
@@ -177,7 +177,7 @@ async def add(
 async def claim(
     connection: AsyncConnection, channel: Channel, at_most: int, lease_ms: int
 ) -> list[DeliveryClaim]:
-    """Claim due deliveries, oldest first; no other process gets them until the lease ends."""
+    """Claim due deliveries, oldest first; no other process can claim them until the lease ends."""
     now = await clock(connection)
     rows = (
         await connection.execute(_DUE, {"b_channel": channel, "now": now, "at_most": at_most})
@@ -197,7 +197,7 @@ async def end_try(
     state: Literal["waiting", "delivered", "given_up"],
     next_ms: int = 0,
 ) -> bool:
-    """Store how a try ended; a `waiting` delivery is tried again at `next_ms`.
+    """Store the result of a try; a `waiting` delivery is tried again at `next_ms`.
 
     Returns:
         Whether the delivery has this state now. It has not if it was superseded meanwhile, or if
@@ -208,24 +208,24 @@ async def end_try(
 
 
 async def next_due(connection: AsyncConnection, channel: Channel) -> int | None:
-    """Return milliseconds until a delivery is due, at least 0; None if none waits."""
+    """Return the milliseconds until a delivery is due, at least 0; None if no delivery waits."""
     due = (await connection.execute(_NEXT, {"b_channel": channel})).scalar()
     return None if due is None else max(0, int(due) - await clock(connection))
 
 
 async def forget_leases(connection: AsyncConnection, channel: Channel) -> None:
-    """End all leases; for the start of the only process on a SQLite database."""
+    """End all leases; called when the only process on a SQLite database starts."""
     await connection.execute(_FORGET_LEASES, {"b_channel": channel})
 
 
 async def forget_old(connection: AsyncConnection) -> None:
-    """Delete deliveries that ended `KEPT_MS` ago."""
+    """Delete deliveries that ended at least `KEPT_MS` ago."""
     now = await clock(connection)
     await connection.execute(_FORGET, {"now": now, "before": now - KEPT_MS})
 
 
 async def waiting_counts(connection: AsyncConnection) -> dict[str, tuple[int, bool]]:
-    """Return channel -> how many deliveries wait, and whether a try of one has failed."""
+    """Return channel -> number of waiting deliveries, and whether a try of any has failed."""
     rows = await connection.execute(_WAITS)
     return {channel: (int(count), bool(failed)) for channel, count, failed in rows}
 
@@ -241,16 +241,16 @@ async def take_nonce(connection: AsyncConnection, nonce: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The times of deliveries, in seconds.
+    """The timing of deliveries, in seconds.
 
     Attributes:
-        first_retry_s: wait after the first failure. It doubles after each, up to `longest_retry_s`,
-            and is shortened by up to a half at random, so that many do not come at once.
-        give_up_s: from the event to the last try.
-        timeout_s: of the whole request.
-        lease_s: until another process may send a claimed delivery; longer than `timeout_s`.
-        poll_s: between two looks for deliveries of a process that died.
-        gather_s: from an event to the look for its delivery.
+        first_retry_s: wait after the first failure. The wait doubles after each failure, up to
+            `longest_retry_s`, and is shortened at random by up to half, to spread the retries.
+        give_up_s: time from the event to the last try.
+        timeout_s: time limit of a whole request.
+        lease_s: time until another process may send a claimed delivery; longer than `timeout_s`.
+        poll_s: time between two looks for deliveries of a dead process.
+        gather_s: time from an event to the look for its delivery.
     """
 
     first_retry_s: float = 5.0
@@ -268,10 +268,10 @@ class Pace:
 
 
 class Sender(ABC):
-    """Sends one receiver its deliveries; several processes on one database share the work.
+    """Sends the deliveries for one receiver; several processes on one database share the work.
 
     Attributes:
-        channel: the receiver's rows have this channel.
+        channel: the name of the receiver's channel in its rows.
     """
 
     channel: Channel
@@ -318,21 +318,22 @@ class Sender(ABC):
 
     @abstractmethod
     def _concerns(self, event: str, data: Any) -> bool:
-        """Return whether the receiver is told of an event."""
+        """Return whether the receiver gets this event."""
 
     @abstractmethod
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
-        """Store deliveries or notes for these events, in the transaction that recorded them."""
+        """Store deliveries or notes for these events, in the transaction that records them."""
 
     @abstractmethod
     def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
-        """Raise an alert that the receiver was never told, in the transaction that gives up."""
+        """Raise the alert that a delivery never arrived, in the transaction that gives it up."""
 
     async def _prepare(self, connection: AsyncConnection) -> None:  # noqa: B027 - nothing to do
-        """Store deliveries that are to be sent now, right before due ones are claimed."""
+        """Store deliveries to send now; called just before due deliveries are claimed."""
 
     async def _next_due(self, connection: AsyncConnection) -> int | None:
-        """Return milliseconds until something is due, at least 0; None where nothing waits."""
+        """Return the milliseconds until a delivery is due, at least 0; None if no delivery
+        waits."""
         return await next_due(connection, self.channel)
 
     async def _deliver(self) -> None:
@@ -346,12 +347,12 @@ class Sender(ABC):
                 except StoreError as error:
                     _log.warning("webhook_waits", webhook=self.channel, error=str(error))
                 except Exception:
-                    # One delivery that triggers a bug must not end all others.
+                    # A bug that one delivery triggers must not end all others.
                     _log.exception("webhook_crashed", webhook=self.channel)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._woken.wait()
-                        # Waits a moment, so that one look finds all of a rush.
+                        # Wait a moment, so that one look finds all deliveries of a rush.
                         await asyncio.sleep(self._pace.gather_s)
                 self._woken.clear()
 
@@ -384,7 +385,7 @@ class Sender(ABC):
                 "webhook_waits", webhook=self.channel, delivery=claimed.id, error=str(error)
             )
         except Exception:
-            # So is this one; the others of the group go on.
+            # This delivery is sent again later too; the others of the group continue.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
     async def _end_try(self, claimed: DeliveryClaim, failure: str | None) -> None:
@@ -416,13 +417,13 @@ class Sender(ABC):
 async def send(
     client: httpx.AsyncClient, url: str, secret: str, claimed: DeliveryClaim, timeout_s: float
 ) -> str | None:
-    """Send a delivery once, signed.
+    """Sign and send a delivery once.
 
     Args:
-        client: of `new_client`.
+        client: a client from `new_client`.
 
     Returns:
-        What failed, without the address; None if the receiver took it.
+        The reason of a failure, without the address; None if the receiver accepted it.
     """
     body, timestamp = claimed.body.encode(), str(claimed.claimed_ms // 1000)
     headers = {
@@ -440,18 +441,18 @@ async def send(
     except TimeoutError:
         return "no answer in time"
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        # Its text may quote the address, which is a secret.
+        # The error's text may quote the address, which is a secret.
         return type(error).__name__
 
 
 def new_client() -> httpx.AsyncClient:
     """Return a client for `send`, which closes its connection after each request."""
     return httpx.AsyncClient(
-        # No proxies and no credentials of the environment; the connection is closed each time,
+        # It takes no proxies and no credentials from the environment, and closes each connection,
         # because the answer is not read.
         trust_env=False,
         follow_redirects=False,
-        # One timeout for all of it, in `send`.
+        # `send` has one timeout for the whole request.
         timeout=None,  # noqa: S113
         limits=httpx.Limits(max_keepalive_connections=0),
     )

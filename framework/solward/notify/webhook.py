@@ -1,6 +1,6 @@
-"""The approvals' webhook: it tells a receiver of every hold, and takes its signed decisions.
+"""The approvals' webhook sends a receiver all events of holds, and accepts its signed decisions.
 
-A receiver gets each event at least once, and the newest of a hold last
+A receiver gets each event at least once, and a hold's newest event last
 (`solward.notify.deliveries`).
 """
 
@@ -45,16 +45,16 @@ REFUSALS: Final = {
 }
 """Reason -> the answer to a refused decision."""
 
-# Events whose names begin so are told.
+# Events whose names begin with this are sent.
 _KIND = "hold"
-# Refused decisions that a process writes to the audit log in a minute. Others are counted in the
-# next one written, so that a sender without the secret cannot fill the database.
+# The maximum number of refused decisions that a process records in the audit log per minute. The
+# next record counts the others, so that a sender without the secret cannot fill the database.
 _REFUSALS_A_MINUTE = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SentDecision:
-    """The parts of a request that decides a hold: the id in its path, three headers, its body."""
+    """A request that decides a hold: the id in its path, three headers and its body."""
 
     hold_id: str
     timestamp: str
@@ -81,7 +81,7 @@ class Webhook(Sender):
     def from_settings(
         cls, database: Database, settings: Settings, pace: Pace | None = None
     ) -> Webhook | None:
-        """Return the webhook that the settings name; None if they name none.
+        """Return the webhook that the settings configure; None if they configure none.
 
         Raises:
             ConfigError: a setting is missing, such as the service's own address.
@@ -98,12 +98,12 @@ class Webhook(Sender):
         )
 
     async def decide(self, approvals: Approvals, sent: SentDecision) -> Hold:
-        """Decide a hold as the webhook's receiver says; return the hold.
+        """Decide a hold as the webhook's receiver requests, and return the hold.
 
         Raises:
             DecisionRefused: see `check`.
-            InvalidRequest: the signed body is no decision; names the field.
-            SolwardError: `approvals` refuses it.
+            InvalidRequest: the signed body is not a decision; names the wrong field.
+            SolwardError: `approvals` refuses the decision.
         """
         await self.check(sent)
         act_as(WEBHOOK)
@@ -112,12 +112,12 @@ class Webhook(Sender):
         return await decides(sent.hold_id, WEBHOOK, said.note)
 
     async def check(self, sent: SentDecision) -> None:
-        """Accept a decision, once.
+        """Check a decision's signature, and accept it at most once.
 
         Raises:
-            DecisionRefused: the secret did not sign it for this hold, or not within `WINDOW_S` of
-                now by the database's clock, or it came before. The audit log records the refusal
-                without the body.
+            DecisionRefused: it was not signed with the secret for this hold, or not within
+                `WINDOW_S` of the database's clock, or it was sent before. The audit log records the
+                refusal without the body.
         """
         refused = await self._refusal(sent)
         if refused is None:
@@ -151,8 +151,7 @@ class Webhook(Sender):
             return
         self._refusals.append(now)
         unwritten, self._unwritten = self._unwritten, 0
-        # The sender is not known, so the id from the path is recorded only if it has the form of
-        # one.
+        # The sender is not known, so the path's id is recorded only if it has the form of an id.
         subject = {
             "holdId": hold_id if is_hold_id(hold_id) else None,
             "reason": reason,
@@ -178,7 +177,7 @@ class Webhook(Sender):
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
         for event, data in events:
             hold_id = str(data["id"])
-            # In an event `principal` is the one that acted, in a hold the one that asked.
+            # In an event, `principal` is the principal that acted; in a hold, it is the requester.
             hold = {name: value for name, value in data.items() if name != "asked"}
             body = {
                 "event": event,
