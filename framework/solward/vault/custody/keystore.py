@@ -129,8 +129,8 @@ class Keystore:
             async with self._database.write() as connection:
                 rows = await store.wallets_under(connection, old, after, _BATCH)
                 if not rows and after:
-                    # Wallets may have been added meanwhile, under the old version, before this
-                    # position.
+                    # Wallets may have been added meanwhile before this position, under the old
+                    # version.
                     rows = await store.wallets_under(connection, old, "", _BATCH)
                 if not rows:
                     kdf = (await store.keystore_rows(connection))[0]["kdf"]

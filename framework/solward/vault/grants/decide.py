@@ -521,7 +521,7 @@ class _Principal:
     # Findings.
 
     def _finding(self, why: Reason, each: _Candidate, at: int, asked: int = 0) -> Finding:
-        """Return the finding; `asked`: units that this transaction counts in the grant."""
+        """Return the finding; `asked` is what this transaction counts in the grant, in units."""
         grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
         # The rate and the costs concern the transaction, not one of its lines.
         is_whole = why in (Reason.RATE, Reason.COSTS)

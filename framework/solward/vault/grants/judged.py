@@ -48,8 +48,7 @@ class JudgedCase:
         used: the sums that were read for the judgement; empty if grants did not judge.
         version: version of the policy by which the transaction was judged.
         outcome: `ALLOWED`, `HELD`, or the rule that refused it.
-        said: the verdict of grants, `ALLOWED`, `HELD` or `REFUSED`; None if an earlier rule
-            refused.
+        said: the verdict of grants: `ALLOWED`, `HELD`, `REFUSED`; None if an earlier rule refused.
     """
 
     transaction_id: str

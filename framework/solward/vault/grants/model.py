@@ -175,7 +175,7 @@ def stored_form(grant: Grant) -> dict[str, Any]:
 
 
 def from_stored(stored: Mapping[str, Any]) -> Grant:
-    """Return the grant with this stored form; raises `KeyError` or `ValueError` for others."""
+    """Return the grant with this stored form; raises `KeyError` or `ValueError` if invalid."""
     assets = {each["asset"]: each for each in stored["assets"]}
     grant = msgspec.convert({**stored, "assets": assets}, Grant)
     if stored_form(grant) != stored:

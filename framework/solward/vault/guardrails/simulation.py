@@ -132,8 +132,7 @@ class View:
             self.paid[receiver] += lamports
 
     def close(self, account: str, receiver: str) -> None:
-        """Add one of the wallet's accounts that closes; a stranger as receiver replaces any
-        other."""
+        """Add one of the wallet's accounts that closes; a stranger replaces any other receiver."""
         if self.closed.get(account, self.wallet) == self.wallet:
             self.closed[account] = receiver
 
@@ -161,8 +160,7 @@ class View:
         return entry is not None and entry[1] == self.wallet
 
     def controls(self, state: Account | None, address: str) -> bool:
-        """Return whether the account `state` of `address` is the wallet's: key, tokens, stake or
-        nonce."""
+        """Return whether the wallet owns `address` in `state`: its key, tokens, stake or nonce."""
         if state is None:
             return False
         token = token_account(state)

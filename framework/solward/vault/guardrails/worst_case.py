@@ -183,8 +183,7 @@ class _Bound:
     Attributes:
         mints: mint created in this transaction at the wallet's cost -> the rent by its bytes.
         stakes: stake accounts created in this transaction for the wallet alone.
-        ensured: classic associated accounts of the wallet whose owner an earlier instruction
-            checked.
+        ensured: the wallet's classic associated accounts whose owner was checked earlier.
         owners: associated account that an instruction opens or checks -> its owner.
     """
 

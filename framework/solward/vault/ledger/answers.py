@@ -37,8 +37,8 @@ MOST_ANSWER_BYTES: Final = jsontext.MAX_BYTES
 
 # Codes that providers send in the body for "over your rate", even with HTTP status 200.
 RATE_CODES: Final = frozenset({429, -32429, -32029})
-# Agave's "node is behind" (rpc-client-api/src/custom_error.rs). Some gateways use it for their rate
-# limit.
+# Agave's "node is behind" (rpc-client-api/src/custom_error.rs). Some gateways use it for rate
+# limits.
 UNHEALTHY: Final = -32005
 # The maximum characters of a node's text, and of an error's data.
 _LONGEST: Final = 500
@@ -109,7 +109,7 @@ def result(
 
     Args:
         number: the request's id; None if no response can be to this request.
-        status: of HTTP.
+        status: the HTTP status.
 
     Raises:
         NodeBusy: the node says that it will answer later.
@@ -199,7 +199,7 @@ def busy(
     """Return a `NodeBusy` if the node refused a call only for the moment; None for other answers.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         code: code of the JSON-RPC error object; None without such an object.
         message: the error object's message, scrubbed.
         headers: HTTP headers; the case of their names does not matter.

@@ -149,7 +149,7 @@ class Ledger:
                 except LedgerError as error:
                     errors.append(error)
             if not errors:
-                # Every node is of another cluster, or the others rest; a call tells which.
+                # Every node rests or is of another cluster; a call tells which.
                 return await work(self)
             raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
 
@@ -499,7 +499,7 @@ class Ledger:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
         with _shaped("requestAirdrop"):
-            # It is polled with all others, and one invalid signature makes a node refuse all.
+            # Signatures are polled together, and a node refuses all of them for an invalid one.
             return str(Signature.from_string(signature))
 
     async def close(self) -> None:

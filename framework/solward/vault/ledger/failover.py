@@ -202,8 +202,8 @@ class Node:
     """One node: a `Transport` that never switches, with the node's known state.
 
     A node that *failed* rests: others are preferred, and it must prove its cluster again. A node
-    that is *busy*, over its rate limit, is not asked before the time that it named, for one method
-    or all.
+    that is *busy*, over its rate limit, is left alone until a time that it names, for one method or
+    all.
 
     Args:
         name: the name in logs and errors, which has no part of a URL except the host.

@@ -270,8 +270,7 @@ class Batches:
         """See `Transport.call`. Cancelling a call does not affect the rest of its batch."""
         loop = asyncio.get_running_loop()
         if not self._leaving:
-            # `_leave` runs after all ready tasks, so that their calls join; it has no caller's
-            # context.
+            # `_leave` runs after all ready tasks, so that their calls join, in no caller's context.
             loop.call_soon(self._leave, context=contextvars.Context())
         call = _Call(method, params, loop.create_future())
         self._leaving.append(call)

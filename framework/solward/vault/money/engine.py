@@ -563,8 +563,7 @@ class Engine:
         """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
 
         Args:
-            leaves: whether the caller gets the unfinished record at the deadline, while the steps
-                continue.
+            leaves: whether the caller gets the unfinished record at the deadline; the steps go on.
         """
         with self.deadline():
             task = self._start(self._run(record, actor, work))

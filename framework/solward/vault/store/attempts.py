@@ -219,8 +219,7 @@ async def write_ahead(
 
     Raises:
         TakenOver: another process owns the transaction; these bytes must never be sent.
-        sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
-            live attempt.
+        sqlalchemy.exc.IntegrityError: the signature exists, or the transaction has a live attempt.
     """
     signed = {
         "b_id": attempt.transaction_id,
@@ -350,9 +349,8 @@ async def settle(
     """End transactions: store status and cost, and keep the units that still count against limits.
 
     A dead transaction releases its amount and its rate slot; a presumed dead transaction releases
-    neither. A landed transaction keeps its rate slot and its units, except those `lowered`.
-    Transactions that ended before, or that would be released but have another owner now, do not
-    change.
+    neither. A landed transaction keeps its rate slot and its units, except those `lowered`. Ended
+    transactions, and releases of transactions with another owner now, do not change.
 
     Returns:
         The stored records.
@@ -515,8 +513,7 @@ _LANDED = Prepared(
 
 async def last_landed_slot(connection: AsyncConnection, wallet_id: str, since_ms: int) -> int:
     """Return the last slot since `since_ms` in which a transaction of a wallet landed, whichever
-    process sent it; 0 if none landed. Transactions created more than a day before `since_ms` are
-    ignored."""
+    process sent it; 0 if none landed. Transactions over a day older than `since_ms` are ignored."""
     made_since_ms = since_ms - DAY_MS
     given = {"b_wallet": wallet_id, "b_made_since": made_since_ms, "b_since": since_ms}
     return int(await _LANDED.scalar(connection, given) or 0)

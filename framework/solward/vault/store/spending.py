@@ -290,8 +290,8 @@ async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: 
     await _ADD_COSTS.run(connection, {"b_id": transaction_id, "b_lamports": lamports})
 
 
-# Windows are at most a day behind the clock that stamps records (`window_clock`), so no window has
-# older rows.
+# Windows are at most a day behind the clock that stamps records (`window_clock`): none has older
+# rows.
 _FORGOTTEN_MS = 2 * DAY_MS
 _FORGET = delete(opened_accounts).where(opened_accounts.c.created_ms < bindparam("b_before"))
 _NOTE_OPENED = insert_or_set(

@@ -1,1 +1,1 @@
-"""Builds a transaction, computes the most it can take, and judges it by rules and grants."""
+"""Builds a transaction, computes the maximum it can take, and judges it by rules and grants."""

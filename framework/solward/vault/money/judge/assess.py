@@ -623,7 +623,7 @@ async def check_recipients(
             not name.
 
     Raises:
-        InvalidRequest: a receiver could not spend what it is paid.
+        InvalidRequest: a receiver could not spend the payment.
         LedgerError: the ledger did not answer.
     """
     own = {intent.wallet} | ({pocket} if pocket else set())
@@ -641,7 +641,6 @@ async def check_recipients(
             named = intent.details.get("to", "")
             field = "to" if named in (account, owner) else "recipient"
             if operation is Operation.WRAP:
-                # The wallet wraps SOL for itself, so an account that was given to another is
-                # refused.
+                # The wallet wraps SOL for itself, so an account with another owner is refused.
                 check_recipient(field, account, states.get(account))
             check_receiver(field, account, states, is_sol=is_sol)

@@ -120,8 +120,8 @@ def compile_instructions(
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
             would have the same signature.
-        budget: replaces a compute-unit limit in the instructions; None means the highest limits in
-            version 1.
+        budget: replaces a compute-unit limit in the instructions; in version 1, None is the
+            maximum.
 
     Raises:
         TooLarge: the instructions do not fit into a transaction.

@@ -189,7 +189,7 @@ class GrantSets:
         """Return the grants of those principals that have any, by principal.
 
         Args:
-            version: of the grants as this database transaction sees them.
+            version: version of the grants, as this database transaction sees it.
         """
         kept = self._at(version)
         missing = [each for each in principals if each not in kept.sets]
@@ -273,7 +273,7 @@ class GrantJudge:
         """Judge a request now; return None if the bytes do not bound the amounts that leave.
 
         Args:
-            version: of the grants, as this database transaction sees them.
+            version: version of the grants, as this database transaction sees it.
             prices: the result of `prices_for`.
             is_refused: whether a rule refused the request already; then nothing is read or decided.
 

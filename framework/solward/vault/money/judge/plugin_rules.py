@@ -44,8 +44,7 @@ class PluginRules:
         """Return the verdict after the plugins' rules, if the built-in rules allow the transaction.
 
         A rule refuses if it raises, answers anything but None and `Hold`, or does not answer in
-        `TIME_LIMIT_S`. A refusal outweighs another rule's hold. No rule runs if nothing was
-        simulated.
+        `TIME_LIMIT_S`. A refusal outweighs another rule's hold. Without a simulation no rule runs.
         """
         if effects is None or not verdict.allowed:
             return verdict

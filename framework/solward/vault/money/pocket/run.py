@@ -4,8 +4,7 @@ Steps are for programs and venues whose bytes name their payer, so that wallet a
 sign one transaction together. The wallet signs only the funding and the sweeps, which are decoded.
 The call has the pocket's signature alone, and can take no more than was put in. All steps are one
 record. Each step's bytes are durable before they are sent, so whichever process finds the record
-open resumes it. A call that was not signed before a crash is not made afterwards; the pocket is
-swept.
+open resumes it. A call that was not signed before a crash is not made later; the pocket is swept.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ class PocketRuns:
     _blocked: frozenset[str]
     # Sets the compute-unit limit and price of sweeps, and of calls given as instructions.
     _fees: PriorityFees
-    # The service's limits; a sweep bids at most what they leave for costs.
+    # The service's limits; a sweep bids at most the costs that these limits leave.
     _wallet_limits: ScopeLimits
 
     async def after_funding(
@@ -701,7 +700,7 @@ class PocketRuns:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
             if not step.state.landed:
-                # A step that is not dead may still land, and only a call takes nothing.
+                # A step that is not dead may still land, and all but calls take from the wallet.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
             spent = spent_by(message)

@@ -326,8 +326,8 @@ def _repeat(
     if row.hold.state is HoldState.HELD or not row.hold.repeats:
         return replace(judged, held=row.hold)
     if row.digest != digest:
-        # A paid request's digest has the price, which may change; the caller's key covers the whole
-        # request.
+        # A paid request's digest has the price, which may change; the caller's key covers all of
+        # it.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
         changed = excess_over(row.hold, question.intent, shown)
@@ -455,8 +455,7 @@ def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
 
 
 def digest_of(question: Question, lines: Sequence[Line]) -> str:
-    """Hash a request with the amounts that it takes, so that a repeated request has the same
-    digest.
+    """Hash a request and the amounts that it takes, so that a repetition has the same digest.
 
     A request that only its caller can repeat is identified by the digest alone: any request with
     that digest may use the approval. The key of an agent's request is left out, because it differs

@@ -127,7 +127,7 @@ class _PluginAnswer:
     """The answer of the plugins' rules, computed before the write transaction.
 
     Attributes:
-        verdict: of built-in rules, grants and plugins' rules; None if there are no plugins' rules.
+        verdict: by built-in rules, grants and plugins' rules; None if there are no plugins' rules.
         hold: why plugins' rules want a person to decide.
     """
 

@@ -54,7 +54,7 @@ from solward.vault.store.attempts import Settlement
 from solward.vault.store.payments import PaymentRow
 
 # The times that follow are in slots. Statuses of known signatures are read once a slot. An
-# account's history is first read after this time, because most sellers answer sooner and name the
+# account's history is first read after this time: most sellers answer sooner and name the
 # signature.
 FIRST_LOOK: Final = 10
 # Then the history is read again at growing intervals, once for all payments from the account.

@@ -64,8 +64,7 @@ _ONE_HOST: Final = (
 
 _log = structlog.get_logger(__name__)
 
-# How long after the expiry a second host may answer; in blocks, because the wall clock decides
-# nothing here.
+# How long after the expiry a second host may answer; in blocks, as the wall clock never decides.
 PATIENCE_BLOCKS: Final = 300
 # Handed-over bytes are dead after this many polls past their last block without a trace, because
 # the seller may have sent them late, to a node that shows them late.

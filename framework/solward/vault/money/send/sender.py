@@ -66,8 +66,8 @@ class Signing:
         """Sign the assessed bytes and make them durable.
 
         Args:
-            step: a `PocketStep` if the record has further attempts; `HAND_OVER` if the seller sends
-                the bytes.
+            step: a `PocketStep` if the record has further attempts; `HAND_OVER` if the seller
+                sends.
 
         Raises:
             TransactionFailed: on any failure; nothing was sent, and the reservation is released.
