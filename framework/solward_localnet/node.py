@@ -125,7 +125,7 @@ class Localnet:
         return unsubscribe
 
     async def close(self) -> None:
-        """Answer what is queued, store the chain and release the file. Calling it again is fine."""
+        """Answer the queued calls, store the chain and release the file; may be called again."""
         self._closing = True
         if self._ticker is not None:
             self._ticker.cancel()

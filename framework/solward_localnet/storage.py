@@ -332,7 +332,7 @@ def _error(text: str | None) -> Any | None:
 
 
 def reset(path: Path) -> None:
-    """Delete the ledger at `path`, with SQLite's files beside it; nothing where there is none.
+    """Delete the ledger at `path` with SQLite's other files; do nothing if there is none.
 
     Raises:
         LedgerLocked: it is open in a localnet.

@@ -44,7 +44,7 @@ class ServiceCall:
     Attributes:
         settings: the command's own, not the service's.
         as_json: whether JSON goes to standard output, and nothing else.
-        exit_code: of the command, once its result is printed.
+        exit_code: the command's exit code, used once its result is printed.
         given: a declared command's arguments and options.
     """
 

@@ -70,7 +70,7 @@ async def ask_note(
     Args:
         build: builds the text that they decide on.
         note: the declared field of the note; without it they can write none.
-        testid: of the note's field.
+        testid: test id of the note's field.
     """
     field: ui.input | None = None
     with titled_dialog(question, wide=wide) as dialog:
@@ -103,7 +103,7 @@ async def ask_form(
     Args:
         form: builds the form.
         send: sends the values; without it the values are returned.
-        testid: of the button with `verb`.
+        testid: test id of the button with `verb`.
     """
 
     async def submit() -> None:

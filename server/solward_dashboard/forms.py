@@ -89,12 +89,12 @@ class Field:
     """One field of a form.
 
     Attributes:
-        name: of the property; of a list's item, the list's.
+        name: name of the property; for an item of a list, the list's name.
         help: description, bounds and default.
-        schema: of the value alone.
+        schema: JSON Schema of only this value.
         initial: the input's first content: text, bool, the index of a choice, a dict for a group,
             a list for a list.
-        unset: of an optional group, the content that means it is absent.
+        unset: for an optional group, the content that means that it is absent.
     """
 
     name: str
@@ -273,7 +273,7 @@ class Form:
     """A form at the current place of the page.
 
     Args:
-        schema: of an object, as skills and providers declare theirs.
+        schema: JSON Schema of an object, such as skills and providers declare.
         values: known values; they override the schema's defaults.
     """
 

@@ -257,8 +257,8 @@ class TrialContext:
     """The names, tokens, limits and balance that the effects of a dry run are shown with.
 
     Attributes:
-        limits: of the wallet, before the transaction.
-        balance: of the wallet; its tokens say their decimals.
+        limits: the wallet's limits before the transaction.
+        balance: the wallet's balance, whose tokens have their decimals.
     """
 
     people: People

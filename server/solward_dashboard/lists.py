@@ -50,8 +50,8 @@ class PagedCards(Generic[Item, More]):
     """A searchable list of cards, a page at a time; cards are kept, since one may have the focus.
 
     Args:
-        name: of the elements, in the plural.
-        search_label: of the search field.
+        name: name of the elements, in the plural.
+        search_label: label of the search field.
         size: cards on a page.
         match: returns the elements that fit a search text.
         make: builds the card of an element.
@@ -155,7 +155,7 @@ class NewestFirst(Generic[T]):
     """The newest of many elements, and older ones on demand; an expanded one stays expanded.
 
     Args:
-        name: of one element; `plural` if that is not `name` with an s.
+        name: name of one element; `plural` if the plural is not `name` with an s.
         make: builds an element.
         older: fetches `size` elements older than the given one, which is the oldest shown.
         key: returns what tells two elements apart.

@@ -20,8 +20,8 @@ class Options:
     Attributes:
         api_url: the service's address.
         api_secret: its admin secret; never leaves this process.
-        host, port: where the dashboard listens.
-        password: of the login page; None is no login.
+        host, port: address on which the dashboard listens.
+        password: password of the login page; None is no login.
     """
 
     api_url: str

@@ -39,12 +39,12 @@ _BUSY: dict[tuple[str, ...], list[ui.button]] = {}
 
 
 def row(classes: str = "") -> ui.element:
-    """Return a row, in which elements stand beside each other."""
+    """Return a row, whose elements are next to each other."""
     return ui.element("div").classes(f"sw-row {classes}")
 
 
 def stack(classes: str = "sw-stack") -> ui.element:
-    """Return a stack, in which elements stand below each other."""
+    """Return a stack, whose elements are below each other."""
     return ui.element("div").classes(classes)
 
 
@@ -70,7 +70,7 @@ def set_class(element: ui.element, name: str, on: bool) -> None:
 
 
 def dim(words: str = "", classes: str = "sw-text") -> ui.label:
-    """Return a text that stands out less than those around it."""
+    """Return a text in a less prominent style."""
     return ui.label(words).classes(f"sw-dim {classes}")
 
 
@@ -80,7 +80,7 @@ def heading(words: str = "", level: int = 2) -> ui.label:
 
 
 def tag(words: str) -> ui.badge:
-    """Return a short word about the element beside it."""
+    """Return a badge with a short word about the element next to it."""
     return ui.badge(words).props("outline").classes("sw-tag")
 
 
@@ -136,7 +136,7 @@ def button(
 
     Args:
         needs: `OPERATE` or `POLICY`: hides it from roles that may not do this.
-        of: what it acts on, if its words alone do not tell it from other buttons.
+        of: the button's object, if other buttons have the same words.
     """
     client = ui.context.client
     made = ui.button(words, icon=icon, color="primary" if look is PRIMARY else None)

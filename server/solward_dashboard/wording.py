@@ -159,7 +159,7 @@ class People:
         """Return the names in the service's lists; an own wallet's name comes before a contact's.
 
         Args:
-            contacts: those known, the policy's address book among them.
+            contacts: the known contacts, including the policy's address book.
         """
         names = {f"wallet:{each.id}": each.name for each in wallets}
         names |= {f"agent:{each.id}": each.name for each in agents}

@@ -61,7 +61,7 @@ async def reply(
         app: the service's ASGI application, which authenticates the token at each call.
         wallet: the wallet that the caller's key is confined to.
         headers: the request's, names in lower case.
-        max_bytes: of a body.
+        max_bytes: maximum bytes of a body.
     """
     refusal = refusal_of(body, max_bytes)
     if refusal is not None:

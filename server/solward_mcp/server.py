@@ -33,7 +33,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     """Return a server that calls the service at each request and caches nothing.
 
     Args:
-        notifier: for transports that can send notifications.
+        notifier: sends notifications, on transports that can.
     """
     bus = InMemorySubscriptionBus()
 

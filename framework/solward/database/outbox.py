@@ -289,7 +289,7 @@ async def append_many(
     append last.
 
     Args:
-        key: the audit key, which authenticates where the chains end now.
+        key: the audit key, which authenticates the chains' new ends.
 
     Returns:
         Their `seq`, in the order given.

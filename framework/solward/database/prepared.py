@@ -323,7 +323,7 @@ class ForEachRow:
 
     Args:
         columns: the fields of a row, with their types: text and integers.
-        make: the statement, given where each field's value is.
+        make: returns the statement, given the place of each field's value.
     """
 
     def __init__(self, columns: Mapping[str, TypeEngine[Any]], make: Make) -> None:
@@ -345,7 +345,7 @@ class ForEachRow:
         """Run the statement for each of `rows`, which have all its fields.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as `Prepared`; where one row is refused all are.
+            sqlalchemy.exc.DBAPIError: as `Prepared`; if one row is refused, all are.
         """
         if not rows:
             return

@@ -56,7 +56,7 @@ def _place(index: Index) -> tuple[bool, str]:
 
 
 async def has_schema(connection: AsyncConnection) -> bool:
-    """Return whether the database has this version's schema; False where it is empty.
+    """Return whether the database has this version's schema; False if it is empty.
 
     Raises:
         OtherSchema: it has other tables. Nothing was changed.

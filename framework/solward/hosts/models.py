@@ -267,7 +267,7 @@ class ModelHosts:
                 self._set_nice()
 
     def _set_nice(self) -> None:
-        """Make the hosts stand back from the service, less while one of them imports litellm."""
+        """Set the hosts' nice value, which is another one while a host imports litellm."""
         starting = any(each.is_starting for each in self._models)
         nice = _SUPERVISION.nice if starting else _SETTLED_NICE
         if nice != self._nice:

@@ -299,7 +299,7 @@ class PluginHosts:
     def _storage_config(
         self, name: str, candidates: Sequence[Candidate], specs: Sequence[Plugin]
     ) -> dict[str, Any]:
-        """Return what a host's configuration says of its plugins' files; empty if they have none.
+        """Return the part of a host's configuration about its plugins' files; empty without files.
 
         For a distribution in a folder of its own, the accepted size counts, not the declared one.
         """

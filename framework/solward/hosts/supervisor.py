@@ -203,7 +203,7 @@ class Hosts:
             process.kill(problem)
 
     def _too_much(self, config: HostConfig) -> str | None:
-        """Return what is wrong with the scratch folder or its disk; None if nothing is."""
+        """Return the problem of the scratch folder or of its disk; None if there is none."""
         if problem := _stored_too_much(config):
             return problem
         # A deleted file that is still mapped takes room without a name until the process ends.
@@ -236,7 +236,7 @@ def _room(folder: str) -> int:
 
 
 def _stored_too_much(config: HostConfig) -> str | None:
-    """Return what is wrong with the scratch folder, or None; read no more of it than is allowed."""
+    """Return the problem of the scratch folder, or None; read no more of it than is allowed."""
     size = count = 0
     folders = [config.scratch or ""]
     while folders:

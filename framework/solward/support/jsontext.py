@@ -241,7 +241,7 @@ def unfit(
     never ends.
 
     Args:
-        has_nul: text may have NUL characters, which are escapes where it is stored as JSON.
+        has_nul: text may have NUL characters; stored as JSON, they are escapes.
         any_number: the caller bounds each number that it uses.
         deepest: maximum depth of nested arrays and objects.
     """

@@ -269,7 +269,7 @@ async def _opened(
     """Return litellm, its answer in the first successful attempt, and that attempt's watch."""
 
     def tools() -> dict[str, Any]:
-        # Others for each attempt, because Gemini's route rewrites them in place.
+        # New arguments for each attempt, because Gemini's route rewrites them in place.
         made = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
         return {"tools": made} if made else {}
 

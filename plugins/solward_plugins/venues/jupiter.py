@@ -77,12 +77,12 @@ _TABLE_HEADER_BYTES = 56
 # A swap's instructions with the addresses of their lookup tables take 100 KiB.
 _MAX_ANSWER_BYTES = 4 << 20
 
-# Wrong shapes, as any of the readers below meets them.
+# Exceptions of the functions below for answers of a wrong shape.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidOperation)
 
-# How long one call may wait for its turn; what waits longer is told when to come back.
+# Maximum wait of a call for its turn; a longer wait becomes an error with the time to retry.
 PATIENCE_S = 10.0
-# Where a refused request does not say when the next may come.
+# Seconds to wait if a refusal does not say when to retry.
 _PAUSE_S = 1.0
 _SHORTEST_S = 0.05
 
@@ -206,7 +206,7 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
         raise LedgerUnavailable("The swap venue's order has another signer, who signs there alone")
     newer = _order_quote(body)
     if newer.minimum_out < quote.minimum_out:
-        # It would promise less than the quote the slippage was given for.
+        # Its minimum would be below that of the quote for which the slippage was given.
         raise InvalidRequest(
             f"The price moved: the swap venue promises {newer.minimum_out} units now, and"
             f" {quote.minimum_out} were quoted"
@@ -240,7 +240,7 @@ async def _v1_quote(
 ) -> Quote:
     fewer = {} if max_accounts is None else {"maxAccounts": str(max_accounts)}
     body = await ask(context, "GET", _QUOTE, query={**query, **fewer})
-    # It is passed back as it came: some of its fields are documented nowhere.
+    # The quote is sent back unchanged, because some of its fields are not documented.
     return _quote(body, {"quoteResponse": body})
 
 
@@ -253,7 +253,7 @@ async def _v1_instructions(
 ) -> SwapInstructions:
     offer = quote
     if max_accounts is not None or "quoteResponse" not in quote.raw:
-        # Over fewer accounts, and no worse than the quote's minimum.
+        # Request a quote over fewer accounts, with at least the first quote's minimum.
         offer = await _v1_quote(context, _again(quote, None), max_accounts)
     body = await ask(
         context,

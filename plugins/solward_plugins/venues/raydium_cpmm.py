@@ -52,7 +52,7 @@ _SWAP = _discriminator("global:swap_base_input")
 _POOL = _discriminator("account:PoolState")
 _CONFIG = _discriminator("account:AmmConfig")
 
-# Of a pool: addresses at 8 + 32 * n, then the numbers.
+# A pool's account: addresses at 8 + 32 * n, then the numbers.
 _POOL_BYTES = 637
 _KEYS = (
     "config",
@@ -77,14 +77,14 @@ _CREATOR = struct.Struct("<B?6xQQ")
 _CREATOR_AT = 389
 _ON_EITHER, _ON_0, _ON_1 = range(3)
 
-# Of a configuration: trade fee; creator's fee. Parts of a million.
+# A configuration's account: trade fee; creator's fee. Both are parts of a million.
 _CONFIG_BYTES = 236
 _TRADE_FEE_AT, _CREATOR_FEE_AT = 12, 108
 _MILLION = 1_000_000
 
 _BPS = 10_000
 _U64 = 2**64 - 1
-# Of the clock: slot, start of the epoch, epoch, epoch of the schedule, seconds.
+# The clock sysvar: slot, start of the epoch, epoch, epoch of the schedule, seconds.
 _CLOCK = struct.Struct("<QqQQq")
 
 
@@ -282,7 +282,7 @@ async def _trades(
             *(pool.keys[name] for name in ("config", "vault_0", "vault_1", "mint_0", "mint_1")),
         )
     )
-    # The pools too, so that what is owed and what the vaults hold are of one state.
+    # This reads the pools again, so that owed fees and balances are of the same state.
     states = await context.ledger.accounts([*needed])
     trades = [
         _trade(pool, pair, states, epoch)

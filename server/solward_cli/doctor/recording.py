@@ -72,11 +72,11 @@ class Route:
     """An address to which the product sends requests.
 
     Attributes:
-        name: of the recording's file.
+        name: name of the recording's file.
         setting: the field of `Settings` that has it.
         url: the real one, a secret.
-        headers: of every request to it, in place of those that the product takes from the host;
-            secrets.
+        headers: headers of every request to it, which replace the product's headers for the host;
+            they are secrets.
     """
 
     name: str

@@ -185,7 +185,7 @@ async def dashboard_process(
 
     Args:
         api: the service's listening socket.
-        port: of the pages; None serves none.
+        port: port of the pages; None serves no pages.
     """
     from solward.settings.access import local_url
     from solward_dashboard.options import Options

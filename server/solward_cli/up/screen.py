@@ -254,7 +254,7 @@ async def _narrate(
 
 
 def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
-    """Yield what a person is asked, and where to answer."""
+    """Yield the question to a person, and the place to answer it."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
     at = "" if dashboard is None else f", or at {dashboard.rstrip('/')}/holds/{hold['id']}"
     yield f"  Decide with `solward hold approve {hold['id']}` or `deny`{at}"

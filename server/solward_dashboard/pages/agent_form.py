@@ -183,8 +183,8 @@ class AgentForms:
 
     Args:
         agent: the agent whose fields they begin with, if any.
-        wallets: to choose from for a new agent; None if one is changed.
-        templates: to start a new agent from.
+        wallets: wallets to choose from for a new agent; None if an agent is changed.
+        templates: templates to choose from for a new agent.
         history: entries of the audit log about changes of the agent, the newest first.
 
     Attributes:

@@ -216,7 +216,7 @@ async def _show_secret(created: Any) -> None:
 
 
 def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
-    """Return a key's limits, what is used of them, and when it and its former secret end."""
+    """Return a key's limits, their use, and the ends of the key and of its former secret."""
     now = now or datetime.now(UTC)
     rate, until = details.rate_limit, details.previous_secret_until
     texts = [

@@ -62,7 +62,7 @@ class Overview:
     """Everything that the page shows; each decision has the name of its agent.
 
     Attributes:
-        limits: of some wallets, by their names (`GET /wallets/:id/limits`).
+        limits: limits of some wallets, by the wallets' names (`GET /wallets/:id/limits`).
     """
 
     health: Health

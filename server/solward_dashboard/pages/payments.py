@@ -140,7 +140,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
 
 
 def _answer(answer: PaidAnswer) -> None:
-    """Show what the site wrote, as text and nothing else."""
+    """Show the site's answer as plain text."""
     sw.heading("What the site answered")
     status = f"Status {answer.status}" if answer.status else "No answer came."
     sw.text(status, "", testid="answer-status")

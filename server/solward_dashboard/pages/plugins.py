@@ -112,7 +112,7 @@ def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
     needs or description.
 
     Args:
-        kind: of a plugin, `guardrail`, or empty for all.
+        kind: a kind of plugin, `guardrail`, or empty for all.
     """
     described = {each.name: each.description for each in answer.skills}
 
@@ -324,8 +324,8 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
 
 
 def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the typed values change of the stored ones: settings to set, and None for those
-    to unset. A secret that is left empty stays.
+    """Return the changes from stored to typed values: values to set, and None for settings to
+    unset. A secret that is left empty stays.
 
     Args:
         found: the answer of `GET /plugins/skills/:skill/settings`.

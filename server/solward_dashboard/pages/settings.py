@@ -1,4 +1,4 @@
-"""The settings page: what the service was started with. It changes nothing."""
+"""The settings page: the settings of the running service. It changes nothing."""
 
 from __future__ import annotations
 

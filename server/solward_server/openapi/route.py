@@ -134,7 +134,7 @@ def success(
     """Return a JSON response of status 200; several examples come from `schema.examples`.
 
     Args:
-        more: of the response; `content` are other forms of the same.
+        more: other members of the response; `content` has its other media types.
     """
     content = {JSON: media(schema, example)} | more.pop("content", {})
     return {"description": description, "content": content} | more

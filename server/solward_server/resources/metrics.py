@@ -65,7 +65,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
     """Let scrapes of this process include this service's gauges while the block runs.
 
     Args:
-        kind: of this process, `api` or `worker`.
+        kind: kind of this process, `api` or `worker`.
     """
 
     async def ledger() -> None:

@@ -266,7 +266,7 @@ class RowNames:
     """The names of addresses, wallets and mints in the rows.
 
     Attributes:
-        decimals: of the tokens that wallets of the service launched, by mint.
+        decimals: decimals by mint, of tokens that the service's wallets launched.
         wallets: id -> name.
     """
 

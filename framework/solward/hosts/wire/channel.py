@@ -173,7 +173,7 @@ class _Outbox:
         self._changed.set()
 
     async def ready(self) -> bool:
-        """Wait for credit; return False if the other end takes no more pieces."""
+        """Wait for credit; return False if the other end accepts no more pieces."""
         while self.credit == 0 and not self.closed:
             self._changed.clear()
             await self._changed.wait()

@@ -45,7 +45,7 @@ _MAX_RECORD = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PluginCommand:
-    """A command that changed what is installed.
+    """A command that changed the installed distributions.
 
     Attributes:
         id: unique id, across all machines.
@@ -206,7 +206,7 @@ def removals(home: Path) -> dict[str, PluginCommand]:
 
 
 def fingerprint(home: Path) -> Hashable:
-    """Return a value that changes whenever a command changes what is installed.
+    """Return a value that changes whenever a command changes the installed distributions.
 
     It is cheap enough to be called every second: each command replaces a file, so no file is read.
     """

@@ -206,7 +206,7 @@ def check_modules(tree: Tree, distribution: str) -> None:
 
 
 def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
-    """Refuse archives whose list of files is enormous, or not where every program looks for it."""
+    """Refuse archives whose list of files is enormous, or not at the end as programs expect."""
     size = file.seek(0, os.SEEK_END)
     if size > budget.archive_bytes:
         raise FolderError(f"{wheel} is larger than {budget.archive_bytes} bytes")
