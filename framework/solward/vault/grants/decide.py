@@ -2,8 +2,8 @@
 
 Every principal of the chain must allow the transaction. Within one principal, each line is charged
 whole to one grant, the lines of a grant add up, and the first assignment that fits, in written
-order, is used. So a further grant can only allow more. The maximum that can leave is the lowest,
-over the principals, of the sum of a principal's grants.
+order, is used. So a further grant can only allow more. The maximum that can leave is the sum of one
+principal's grants: of the principal with the lowest sum.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
 def covers(grant: Grant, line: Line, case: Case) -> bool:
     """Return whether the grant covers such a line, at any amount and time.
 
-    A new grant is charged at once with the earlier payments that it covers. Of `case`, only
+    A new grant starts with its principal's earlier charges that it covers. Of `case`, only
     `wallet_id`, `chain`, `own` and `book` are read.
     """
     return (
@@ -347,7 +347,7 @@ class _Principal:
         self._seen: dict[object, _Match] = {}
 
     def match(self, at: int) -> _Match:
-        """Return the grants that fit a line whatever was used, and the nearest misfit.
+        """Return the grants that fit a line whatever was used, and the nearest unfit grant.
 
         Lines that differ only in units are matched once: a transaction may have dozens of them.
         """

@@ -79,9 +79,10 @@ def simulated_effects(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """Return the simulated effects of `message` on all that `wallet` controls, inflows apart.
+    """Return the simulated effects of `message` on all that `wallet` controls.
 
-    These effects refuse early and explain refusals; the state may change before the landing.
+    No inflow is subtracted. These effects only refuse early and explain refusals, because the state
+    may change before the transaction lands.
 
     Args:
         keys: result of `resolve` for the same message.

@@ -240,7 +240,7 @@ def _spending_limit_check(
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> Refusal | None:
-    """Refuse more SOL, or more units of a mint, than the scope has left in a rolling 24 hours.
+    """Refuse to spend more SOL, or more of a mint, than the scope has left in a rolling 24 hours.
 
     The rule's name is `daily_limit` for wallets and agents, and `spending_limit_check` for API
     keys, whose limit spans all wallets. A transaction that spends nothing passes.

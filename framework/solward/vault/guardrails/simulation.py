@@ -137,7 +137,8 @@ class View:
             self.closed[account] = receiver
 
     def token(self, address: str) -> tuple[str, str] | None:
-        """Return a token account's (mint, owner); the wallet if it is the owner before or after."""
+        """Return a token account's (mint, owner): the wallet, if it is the owner before or
+        after."""
         entries = [self.initialised[address]] if address in self.initialised else []
         for state in (self.pre(address), self.post(address)):
             account = token_account(state)

@@ -125,8 +125,8 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
 def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
     """Return the lines that `calls` take from `payer` by instructions of a known shape; pure.
 
-    Unlike `worst_case`, this is no bound, because other instructions add nothing. Instructions for
-    pockets only give lines of 0 units: transfers without a mint, and emptied accounts.
+    Unlike `worst_case`, this is no bound, because other instructions add nothing. Instructions that
+    only a pocket may sign give lines of 0 units: transfers without a mint, and emptied accounts.
     """
     bound = _Bound(payer, _created_mints(calls, payer), _created_stakes(calls, payer))
     for call in calls:

@@ -53,7 +53,7 @@ _BEHIND_S = 2.0
 _LOOK_EVERY_S = 600.0
 _LOOK_S = 1.0
 _SAMPLES = 3
-# A faucet that refuses answers with an HTTP status, a rate limit's codes, or an internal error.
+# A refusing faucet sends an HTTP status, a rate limit's code, or an internal error.
 _FAUCET_LIMITS = RATE_CODES | {-32603}
 _FAUCET = (
     "That is the limit of the cluster's faucet, not of this service: ask for less or later, or get"
@@ -279,7 +279,7 @@ class Ledger:
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
         """Return a wallet's token accounts under both token programs, zero balances included.
 
-        Strangers can open such accounts. Unreadable accounts are left out, unless all are.
+        Strangers can open such accounts. Unreadable ones are left out, unless none is readable.
         """
         programs = (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
         options = {"commitment": CONFIRMED, "encoding": "jsonParsed"}

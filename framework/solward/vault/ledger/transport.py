@@ -212,7 +212,7 @@ class InProcessTransport:
         rejection: Callable[[Exception], LedgerRejected | None],
         changes: Callable[[], int],
     ) -> None:
-        """Use `call`. `rejection` turns its own errors into ours, and other errors into None;
+        """Use `call`. `rejection` turns the errors of `call` into ours, and other errors into None;
         `changes` returns how often the ledger changed."""
         self._call = call
         self._rejection = rejection

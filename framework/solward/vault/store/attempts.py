@@ -349,8 +349,9 @@ async def settle(
     """End transactions: store status and cost, and keep the units that still count against limits.
 
     A dead transaction releases its amount and its rate slot; a presumed dead transaction releases
-    neither. A landed transaction keeps its rate slot and its units, except those `lowered`. Ended
-    transactions, and releases of transactions with another owner now, do not change.
+    neither. A landed transaction keeps its rate slot and its units, except those `lowered`.
+    Transactions that have ended, and releases of transactions that another process owns now, are
+    left unchanged.
 
     Returns:
         The stored records.

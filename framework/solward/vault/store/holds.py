@@ -237,7 +237,7 @@ async def list_holds(
     newest: Any = _NEWEST
     if before is not None:
         newest = select(holds.c.seq).where(holds.c.id == before).scalar_subquery()
-    # Open holds are few and found by their index; `+ 0` stops the order from using another.
+    # Open holds are few and found by their index; `+ 0` keeps ORDER BY off other indexes.
     seq = holds.c.seq + 0 if is_open else holds.c.seq
     statement = _SELECT.where(seq < newest)
     if wallet_id is not None:

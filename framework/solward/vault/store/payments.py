@@ -60,7 +60,7 @@ class PaidRequest:
         site: the request's host, with the port if it is not 443.
         url: the request's URL, without query and fragment.
         method: the request's HTTP method.
-        fingerprint: SHA-256 of the whole request, hex; a repeated request has the same.
+        fingerprint: SHA-256 of the whole request, hex; equal for a repeated request.
         offer: the whole offer as JSON values, to send the payment again after a crash.
         asset: `SOL` or a mint.
         units: smallest units that leave, splits included.

@@ -528,7 +528,7 @@ class Assessor:
         if refused or not tied:
             effects = replace(effects, tied=tied, violations=(*effects.violations, *refused))
         if draft.wire is not None:
-            # Somebody else chose the blockhash. The simulation's node knew it by that slot.
+            # Somebody else chose the blockhash. The simulation's node knew it at `result.slot`.
             blockhash = replace(
                 blockhash,
                 blockhash=str(message.recent_blockhash),

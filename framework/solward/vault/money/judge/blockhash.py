@@ -34,7 +34,7 @@ async def no_verification() -> None:
 
 
 class BlockhashSource:
-    """Returns the cached blockhash; concurrent callers share one refresh.
+    """The source of the cached blockhash; concurrent callers share one refresh.
 
     `verify` raises while the cluster is not known to be the configured one; no transaction is built
     before it has passed once.
@@ -146,7 +146,7 @@ async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> in
 
 
 async def _is_of_now(node: Ledger) -> bool:
-    """Return whether a node's newest block is some minutes old at most; False without an answer."""
+    """Return whether a node's newest block is minutes old at most; False without an answer."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([CLOCK_SYSVAR])

@@ -295,7 +295,7 @@ class Budget:
 
 # For the simulation that measures compute units. It has no price, because nobody pays for it.
 MEASURING: Final = Budget(MAX_COMPUTE_UNITS)
-# As long as any budget, to check whether a budget fits into a transaction.
+# Has as many bytes as any budget, to check whether a budget fits into a transaction.
 LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
 
 

@@ -118,7 +118,7 @@ def is_pockets(line: Line, pocket: str) -> bool:
 
 
 def _with_owner(line: Line, declared: Collection[str]) -> Line:
-    """Return the line, with the owner of a declared destination's associated account."""
+    """Add the owner to a line whose account is a declared destination's associated account."""
     if line.owner is not None or line.program is None or line.operation != Operation.TRANSFER:
         return line
     mint = mint_of(line.asset, line.program)
