@@ -1,19 +1,19 @@
 """The demo market: two mints and two pools of real reserves, placed at genesis, and their program.
 
 Addresses are derived from fixed seeds, so that every localnet has the same tokens. The program is a
-constant product market maker with one instruction, `swap`. Its accounts, none of them twice:
+constant product market maker with one instruction, `swap`. Its accounts, all different:
 
     0      the token program
     1      the user, who signs for the source account
     2      the user's source token account
-    3      the destination token account, anybody's
+    3      the destination token account, with any owner
     4      the authority of all vaults, derived from this program
     5 6 7  a pool, its vault that is paid, its vault that pays
-    8 9 10 for two hops: the pool that takes what the first one pays, and its two vaults
+    8 9 10 for two hops: a second pool, which gets the first pool's payment, and its two vaults
 
-Its data: the byte 1, the amount in, the least amount out; both unsigned, 64 bits. A pool is an
-account of this program that holds the addresses of its two vaults; the reserves are what the vaults
-hold, and a fee of 30 basis points stays in them.
+Its data: the byte 1, the amount in, the minimum amount out; both amounts are unsigned 64-bit
+integers. A pool is an account of this program with the addresses of its two vaults. The reserves
+are the vaults' balances, in which a fee of 30 basis points remains.
 """
 
 from __future__ import annotations
@@ -74,22 +74,22 @@ class Pool:
 
     @property
     def vaults(self) -> tuple[Pubkey, Pubkey]:
-        """Both, the one of SOL first."""
+        """The addresses of both vaults, the SOL vault first."""
         return self.sol_vault, self.mint_vault
 
     @property
     def address(self) -> Pubkey:
-        """The program's account that names the two vaults."""
+        """The program's account with the addresses of the two vaults."""
         return seeded(f"{self.symbol} market").pubkey()
 
     @property
     def sol_vault(self) -> Pubkey:
-        """The wrapped SOL the program trades with."""
+        """The vault with the pool's wrapped SOL."""
         return seeded(f"{self.symbol} market SOL").pubkey()
 
     @property
     def mint_vault(self) -> Pubkey:
-        """The units of `mint` the program trades with."""
+        """The vault with the pool's units of `mint`."""
         return seeded(f"{self.symbol} market {self.symbol}").pubkey()
 
 
@@ -142,12 +142,12 @@ def _vault(mint: Pubkey, amount: int, rent: int) -> Account:
 
 
 def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]:
-    """Return the dollars of a whole token by the pools' reserves, counting a USDC as a dollar.
+    """Return the price of a whole token in dollars, from the pools' reserves; a USDC is one dollar.
 
-    It is the price before a trade, which gives less by its fee and by how far it moves the price.
+    It is the price before a trade. A trade pays less, by its fee and by its effect on the price.
 
     Args:
-        held: address of a vault -> its units. A pool with an empty vault is left out.
+        held: units of each vault, by address. A pool with an empty vault is left out.
 
     Returns:
         mint, wrapped SOL's for SOL -> dollars, decimals.

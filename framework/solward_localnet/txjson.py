@@ -39,7 +39,7 @@ from solward_localnet.storage import StoredTransaction
 
 Json = dict[str, Any]
 
-# Agave's limits for an encoded transaction: what the longest one can need at most.
+# Agave's limits for an encoded transaction: the lengths of the longest possible one.
 _MAX_ENCODED = {"base58": 5594, "base64": 5464}
 _TRANSACTION = "solana_transaction::versioned::VersionedTransaction"
 

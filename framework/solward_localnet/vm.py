@@ -52,7 +52,7 @@ _UPGRADEABLE = Pubkey.from_string("BPFLoaderUpgradeab1e11111111111111111111111")
 _COMPUTE_BUDGET = Pubkey.from_string(COMPUTE_BUDGET_PROGRAM)
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 _TOO_LARGE = "MaxLoadedAccountsDataSizeExceeded"
-# The most bytes that a transaction may load.
+# Maximum bytes that a transaction may load.
 _ANY_BYTES = 64 << 20
 # Bytes counted for each account beyond its data (SIMD-0186), and for each lookup table.
 _ACCOUNT_BYTES = 64
@@ -483,7 +483,7 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
 
 
 def _loads_too_much(message: AnyMessage, loaded: int) -> bool:
-    """Return whether a v1 message allows fewer bytes of accounts than it loads; 0 if not set."""
+    """Return whether a v1 message loads more bytes of accounts than its limit, by default 0."""
     if not isinstance(message, MessageV1):
         return False
     return loaded > (message.config.loaded_accounts_data_size_limit or 0)

@@ -97,7 +97,7 @@ _PAID: Final[dict[str, Any]] = {
 
 
 def read_params(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request, as the service takes it; raises `BadArgument`."""
+    """Return the request in the form that the service accepts; raises `BadArgument`."""
     unknown = fields.keys() - _REQUEST["properties"].keys()
     if unknown:
         raise BadArgument(f"{min(unknown)} is no argument of {PAY}")

@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 # Random bytes of a capability, so that a host cannot guess that of another call.
 _CAPABILITY_BYTES: Final = 16
-# How many errors of money calls are remembered for each call, the newest.
+# Number of the newest errors of money calls that are remembered for each call.
 _RAISED_KEPT: Final = 256
 # Reads of the operator's node that one call may make, and how many of them run at a time.
 READS: Final = 1_000
@@ -151,7 +151,7 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """The last request, in words, that was refused because no plugin should make it."""
+        """Description of the last refused request that no plugin should make; None without one."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.
         return None if refused is None else f"a request that was refused ({refused.code})"

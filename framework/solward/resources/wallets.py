@@ -146,7 +146,7 @@ class Balance(Answer):
 
 @resource
 class WalletLimits(Limits):
-    """A wallet's limits, their use, and the most that can leave it."""
+    """A wallet's limits, their use, and the maximum that can leave the wallet."""
 
     component: ClassVar = "WalletLimits"
 

@@ -318,9 +318,9 @@ def _metadata(
 
 
 def _text(data: bytes) -> tuple[str, bytes]:
-    """Return a borsh string (length, UTF-8), cleaned and without its padding, and what follows.
+    """Return a borsh string (length, UTF-8), cleaned and without padding, and the bytes after it.
 
-    Anybody can write a mint's metadata, and it is shown to models and terminals.
+    The text is cleaned because anybody can write a mint's metadata, which models and people read.
     """
     size = int.from_bytes(data[:4], "little")
     text = data[4 : 4 + size].decode("utf-8", "replace")

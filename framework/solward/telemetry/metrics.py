@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 
-# Gauges that are not filled in this time keep their last values.
+# Seconds for filling the gauges; gauges that are not filled in time keep their last values.
 SCRAPE_WAIT_S = 2.0
 
 # From a SQLite read to a commit that waits for the disk.

@@ -37,7 +37,7 @@ _FEE_SLOTS = 150
 _SAMPLE_S = 60
 _MOST_SAMPLES = 720
 _CERTIFICATE_BYTES = 192
-# The most accounts that one call may name (agave: MAX_TX_ACCOUNT_LOCKS).
+# Maximum number of accounts in one call (agave: MAX_TX_ACCOUNT_LOCKS).
 _MAX_ACCOUNTS = 128
 
 MAX_SLOTS = 100_000_000

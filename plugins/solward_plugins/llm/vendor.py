@@ -14,7 +14,7 @@ MOST_TOKENS = 128_000
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """One vendor.
+    """The properties of one vendor of language models.
 
     Attributes:
         name: the provider's name, an agent's `llmProvider`.

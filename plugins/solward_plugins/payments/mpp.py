@@ -95,7 +95,7 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
                 if scheme.lower() == _SCHEME:
                     found.append(entry_or_problem(_offer, parameters))
         except InvalidRequest as problem:
-            # Of the header; the challenges before it were read to their ends.
+            # The header is malformed from here on; the challenges before were read completely.
             found.append(problem)
     return [each for each in found if each is not None]
 

@@ -17,7 +17,7 @@ from solward import (
     hookimpl,
 )
 
-# The most characters of an answer's body; an agent's memory keeps fewer.
+# Maximum characters of an answer's body; an agent's memory keeps fewer.
 _MOST_TEXT = 4_000
 _MOST_NAME = 100
 

@@ -27,9 +27,9 @@ from solward_dashboard.wording import (
 
 EVERY_S = 3.0
 LIMIT = 50
-# The most pages without a fitting entry that are skipped until a person asks for more.
+# Maximum pages without a matching entry that are skipped until a person requests more.
 _LOOKS = 10
-# The most new entries that are added to the list; if there are more, it is loaded again.
+# Maximum new entries that are added to the list; if there are more, the list is loaded again.
 MOST_NEW = 100
 # Lines of one file; `solward audit export` has no such bound.
 MOST_EXPORTED = 20_000

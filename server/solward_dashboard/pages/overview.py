@@ -41,7 +41,7 @@ from solward_dashboard.wording import People, counted, cut, exact, local_times, 
 
 EVERY_S = 5.0
 EXPOSURE_EVERY_S = 30.0
-# The most that one request returns.
+# Maximum number of transactions that one request returns.
 TRANSACTIONS = 500
 WALLETS = 10
 _AGENTS = 10
@@ -415,7 +415,7 @@ class Exposure:
         beside = Decimal(bound.get("dollarsBeside", 0))
         self.dollars += most if usd else beside
         self.bounded += Decimal(0) if usd else most
-        # How much of the asset the dollars buy is not known here.
+        # The amount of the asset that the dollars would buy is not known here.
         in_dollars = bool(most if usd else beside)
         self.at_worst += held if in_dollars else min(held, Decimal(0) if usd else most + costs)
 

@@ -16,7 +16,7 @@ from solward_dashboard.wording import day, local_times, plain, short
 
 EVERY_S = 3.0
 LIMIT = 50
-# The most characters of an answer's body that a dialog shows.
+# Maximum characters of an answer's body that a dialog shows.
 _MOST_TEXT = 20_000
 _SERVED = {
     "yes": ("served", "sw-confirmed"),

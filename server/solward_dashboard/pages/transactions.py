@@ -98,7 +98,7 @@ _GRID = {
     ":onGridSizeChanged": _FITTED,
     "ensureDomOrder": True,
 }
-# The most empty pages that are asked for in a row until the button is pressed again.
+# Maximum empty pages that are requested in a row until the button is pressed again.
 _MOST_EMPTY = 20
 
 _ABOUT = (

@@ -60,7 +60,7 @@ _DECISIONS = 200
 _NEWEST = 20
 _AGENTS = 4
 _RECENT = 8
-# The most token accounts that are listed with the reason why they keep their rent.
+# Maximum token accounts that are listed with the reason why their rent is not recoverable.
 _KEPT = 5
 _NO_STAKE = "Nothing staked. Run the skill stake_sol to stake some."
 

@@ -90,7 +90,7 @@ async def export(context: RouteContext) -> Response:
     response = Response(body, 200, content_type=f"{CSV}; charset=utf-8; header=present")
     name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    # Their number is not known, so no time is too long for them.
+    # The number of records is not known, so the response has no time limit.
     response.timeout = None
     return response
 

@@ -172,7 +172,7 @@ async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
     if not second:
         return list_response("wallets", first)
     response = Response(_written(first, second, pages), 200, content_type=JSON)
-    # Their number is not known, so no time is too long for them.
+    # The number of wallets is not known, so the response has no time limit.
     response.timeout = None
     return response
 

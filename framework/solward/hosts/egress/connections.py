@@ -166,7 +166,7 @@ _UNICAST: Final = ipaddress.ip_network("2000::/3")
 _PRIVATE: Final = _networks("""
     10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7
 """)
-# How many addresses of one name are tried.
+# Maximum number of a name's addresses that are tried.
 _TRIES: Final = 4
 # The limit that httpcore itself has for an answer's head.
 _MOST_HEAD: Final = 100 << 10
