@@ -357,7 +357,7 @@ def _answer(row: Row[Any]) -> StoredAnswer | None:
 
 # The same text as the partial indexes have; no other table has a column of this name.
 _IS_KEPT = text(IS_KEPT)
-# Offer and answer are deleted together: without its offer, a payment is not sent to the seller.
+# Offer and answer are deleted together: a payment without its offer is not sent again.
 _FORGOTTEN: Mapping[str, Any] = {"answer_headers": None, "answer_body": None, "offer": "{}"}
 _SIZE = (payments.c.answer_headers, payments.c.answer_body, payments.c.offer)
 # The bytes stored for a payment and all newer payments.
@@ -385,7 +385,7 @@ _PRINCIPAL = (
 _PRINCIPALS_SIZES = (
     select(payments.c.seq, _TOTAL).where(_IS_KEPT, payments.c.principal == _PRINCIPAL).subquery()
 )
-# Locked rows are skipped, because another transaction is deleting them.
+# Locked rows are skipped, because another transaction is making room with them.
 _WITHOUT_ROOM = (
     select(payments.c.seq)
     .where(

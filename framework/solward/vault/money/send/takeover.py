@@ -36,8 +36,8 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import HAND_OVER, Attempt, Settlement
 from solward.vault.store.payments import PaymentRow
 
-# A killed process's payments wait at most this long for a takeover. It is five renewals, so that a
-# living process with a slow disk or a stalled loop does not lose its work.
+# A killed process's payments wait at most this long for a takeover. Five renewals fit into it, so
+# that a living process with a slow disk or a stalled loop keeps its work.
 LEASE_S = 10.0
 RENEW_S = 2.0
 
