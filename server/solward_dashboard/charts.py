@@ -137,7 +137,7 @@ def _chart(
 
 
 class Point(NamedTuple):
-    """A balance in SOL at a moment."""
+    """A balance in SOL at one time."""
 
     at: datetime
     sol: Decimal

@@ -274,7 +274,7 @@ class TrialContext:
 
 
 async def trial_context(wallet_id: str) -> TrialContext:
-    """Fetch the context of a wallet as it is now."""
+    """Fetch the present context of a wallet."""
     health, people, limits, balance = await asyncio.gather(
         api().health(),
         People.ask(),

@@ -99,7 +99,7 @@ def card(title: str = "", testid: str = "", more: tuple[str, str] | None = None)
 
 
 def marked(element: Element, testid: str) -> Element:
-    """Return the element, which `testid` finds on the page."""
+    """Set an element's test id, and return the element."""
     if testid:
         element.props["data-testid"] = testid
     return element
@@ -233,7 +233,7 @@ def day_field(label: str) -> ui.input:
 
 
 def search_field(label: str, changed: Callable[[], object] | None = None) -> ui.input:
-    """Return a search field; `changed` is called when nothing is typed for a moment."""
+    """Return a search field, which calls `changed` after a short pause in typing."""
     made = ui.input(label, on_change=changed).classes("sw-search")
     return made.props("outlined dense clearable debounce=200 type=search")
 

@@ -35,7 +35,7 @@ def plain(amount: Decimal | int) -> str:
 
 
 def exact(amount: Decimal | int) -> str:
-    """Return a number as `plain` does, without zeros at the end of a fraction."""
+    """Return a number like `plain`, without zeros at the end of its fraction."""
     text = plain(amount)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -79,7 +79,7 @@ def second(moment: datetime, *, zone: bool = True) -> str:
 
 
 def midnight(day: str | None, *, days: int = 0) -> datetime | None:
-    """Return when a date field's day, or the one `days` later, begins here; None for no date."""
+    """Return the local start of a date field's day plus `days` days; None without a date."""
     try:
         first = date.fromisoformat(day or "") + timedelta(days)
         return datetime.combine(first, time()).astimezone()

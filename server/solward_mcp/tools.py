@@ -287,7 +287,7 @@ async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
     the request under the same key.
 
     Raises:
-        ClientError: with the key if the outcome is still unknown.
+        ClientError: has the key if the outcome is still unknown.
     """
     until = time.monotonic() + _RESTART_S
     unknown: ClientError | None = None

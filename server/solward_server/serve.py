@@ -73,7 +73,7 @@ async def serve(
     *,
     ready: Callable[[Address], None] = lambda _address: None,
 ) -> None:
-    """Serve until `stop` is set; requests that are running then have 10 s to end.
+    """Serve until `stop` is set; running requests then have 10 s to end.
 
     Raises:
         ConfigError: the settings are unsafe to serve with.

@@ -295,7 +295,7 @@ async def append_many(
         Their `seq`, in the order given.
 
     Raises:
-        StoreError: more than 65,536 of them on PostgreSQL.
+        StoreError: more than 65,536 events on PostgreSQL.
         RuntimeError: the chains are authenticated, and there is no key.
     """
     if not events:

@@ -80,7 +80,7 @@ _held: set[tuple[int, int]] = set()
 
 
 class DriverConnection(sqlite3.Connection):
-    """A connection of the standard library's driver, as a class whose methods tests can replace."""
+    """A connection of the standard library's driver; tests can replace this class's methods."""
 
 
 class SQLiteConnection:

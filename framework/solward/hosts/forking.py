@@ -65,7 +65,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ZygoteEnded(Exception):
-    """The zygote could not start, or it ended; the text says why, as far as known."""
+    """The zygote could not start, or it ended; the error gives the reason if known."""
 
 
 @dataclass(frozen=True, slots=True)

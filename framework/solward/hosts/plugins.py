@@ -523,7 +523,7 @@ class _Plugin:
             raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def _of_protocol(self, method: Method, **asked: Any) -> Any:
-        """Call a payment protocol's hook, which gets nothing but its arguments."""
+        """Call a payment protocol's hook, which gets only these arguments."""
         running = RunningCall(self.name)
         running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
         try:

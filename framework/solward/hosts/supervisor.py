@@ -230,7 +230,7 @@ def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) 
 
 
 def _room(folder: str) -> int:
-    """Return how many bytes this user may still store on a folder's disk."""
+    """Return the number of bytes that this user may still store on a folder's disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 

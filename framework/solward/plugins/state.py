@@ -214,7 +214,7 @@ class PluginSettings:
     database: Database
 
     async def values(self, plugin: str, skill: str) -> Mapping[str, Any]:
-        """Return the values by name, with secrets opened.
+        """Return the values by name, with secrets decrypted.
 
         Raises:
             KeystoreError: if a sealed value was changed, or moved from another place.

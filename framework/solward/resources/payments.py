@@ -155,7 +155,7 @@ class PaymentOffer(PaymentTerms):
 
 @resource
 class PaymentQuote(Trial):
-    """The price of a request now; nothing was stored, reserved or paid."""
+    """The present price of a request; nothing was stored, reserved or paid."""
 
     component: ClassVar = "PaymentDryRun"
 

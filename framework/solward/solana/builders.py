@@ -48,7 +48,7 @@ def create_seeded(owner: str, seed: str, program: str, lamports: int, size: int)
 
 
 def open_associated(payer: str, owner: str, mint: str, program: str) -> Instruction:
-    """Open the associated account of `owner`, or check that it is still its own."""
+    """Open the associated account of `owner`, or check that `owner` still owns it."""
     return spl.create_idempotent_associated_token_account(
         _key(payer), _key(owner), _key(mint), _key(program)
     )

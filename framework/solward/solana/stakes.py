@@ -58,7 +58,7 @@ class Lockup(NamedTuple):
 
     @property
     def is_set(self) -> bool:
-        """True if a time or an epoch is set, even a past one: the custodian may set a new one."""
+        """True if a time or an epoch is set, even a past one: the custodian may change it."""
         return bool(self.unix_time or self.epoch)
 
 

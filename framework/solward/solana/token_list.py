@@ -92,7 +92,7 @@ def know_decimals(tokens: Iterable[KnownToken]) -> None:
 
 
 def skeleton(symbol: str) -> str:
-    """Reduce a symbol to its looks: people can confuse two symbols with the same result."""
+    """Return a symbol's skeleton, which is the same for symbols that people can confuse."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", symbol).casefold())
     plain = folded.removeprefix("$").translate(_LOOKS_LIKE)
     plain = "".join(each for each in plain if each.isalnum() and each not in _UNSEEN)

@@ -75,7 +75,7 @@ class TestWallet:
 
         Raises:
             InvalidRequest: if it declares no such setting, or the value does not fit.
-            SkillError: `settings_missing` if a required one is not given.
+            SkillError: `settings_missing` if a required setting is not given.
         """
         loaded = self.stand.skill(skill)
         given = checked_settings(loaded, settings or {})

@@ -234,7 +234,7 @@ def get_slot_leaders(ledger: LocalLedger, params: Params) -> list[str]:
 
 
 def get_leader_schedule(ledger: LocalLedger, params: Params) -> dict[str, list[int]] | None:
-    """Return the leaders of a slot's epoch, always the one validator; null after the next epoch."""
+    """Return the leaders of a slot's epoch, always the validator; null after the next epoch."""
     chain = ledger.chain
     slot = chain.slot if not params or params[0] is None else integer_at(params, 0)
     asked = optional_string(config_at(params, 1), "identity")

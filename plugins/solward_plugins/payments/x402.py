@@ -194,7 +194,7 @@ def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOf
 
 
 def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str | None, str]:
-    """Return the address and the description that the seller gives of what it sells."""
+    """Return the URL and the description of the sold resource, both from the seller."""
     if version == 1:
         resource = optional_text(entry.get("resource"), f"{where}.resource")
         return resource, cut_text(entry.get("description"))

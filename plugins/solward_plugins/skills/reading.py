@@ -35,7 +35,7 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadingSkill:
-    """A skill that only reads: its declaration and the function that makes its outcome."""
+    """A skill that only reads: its declaration, and the function that returns its outcome."""
 
     spec: SkillSpec
     outcome: Callable[[Mapping[str, Any], SkillContext], Awaitable[str]]

@@ -366,7 +366,7 @@ def _flag(value: object) -> bool:
 
 
 def _integer(value: object) -> int:
-    """Return an amount as the API writes it: digits, as a string or a number.
+    """Convert an amount of the API, which is digits as a string or a number.
 
     Raises:
         ValueError: a fraction, a sign, or anything else that `int` would accept.

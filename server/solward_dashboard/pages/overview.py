@@ -266,7 +266,7 @@ class WaitingHolds:
         self._card.set_visibility(False)
 
     def show(self, holds: Sequence[Hold], context: DisplayContext) -> None:
-        """Show the holds whose time ends first."""
+        """Show the holds that expire first."""
         self._card.set_visibility(bool(holds))
         count = len(holds)
         self._title.set_text(f"{count} {'waits' if count == 1 else 'wait'} for you")

@@ -163,7 +163,7 @@ def _problems(plugins: Plugins) -> None:
 
 
 def _distributions(distributions: Sequence[PluginDistribution]) -> None:
-    """Show third parties' distributions, with what was accepted for those in own folders."""
+    """Show third parties' distributions, with the accepted needs of those in own folders."""
     with (
         sw.card(f"Installed from others ({len(distributions)})", "distributions"),
         sw.stack("sw-list"),

@@ -133,7 +133,7 @@ def with_read_only(policy: Policy, who: str) -> dict[str, Any]:
 
 
 def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with one more grant, which is read after the others."""
+    """Return the document with one more grant, which is after all others."""
     read_only = [each for each in policy.read_only if each != grant["who"]]
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 

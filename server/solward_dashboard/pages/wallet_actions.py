@@ -160,7 +160,7 @@ def actions(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
 
 
 class ActionPanel:
-    """The form of an action at this place of the page."""
+    """The form of an action, built at the page's current place."""
 
     def __init__(self, action: Action, wallet: CurrentWallet) -> None:
         self._action = action

@@ -50,7 +50,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Access(StrEnum):
-    """The kinds of callers that a route is open to."""
+    """The kinds of callers to which a route is open."""
 
     PUBLIC = "public"
     SIGNED = "signed"
@@ -140,7 +140,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The callers that a route is open to.
+    """The callers to which a route is open.
 
     Attributes:
         role: the lowest role of an admin credential that is allowed; None if not declared.

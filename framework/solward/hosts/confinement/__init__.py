@@ -83,10 +83,10 @@ class Confinement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Availability:
-    """The ability of this machine to confine processes.
+    """The answer to whether this machine can confine processes.
 
     Attributes:
-        reason: why it cannot; empty if it can.
+        reason: why the machine cannot; empty if it can.
         landlock_abi: the version, as returned by `landlock.abi`.
     """
 

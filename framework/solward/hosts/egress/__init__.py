@@ -134,7 +134,7 @@ class EgressCall:
             self._tasks.discard(task)
 
     def secrets_for(self, site: Site) -> tuple[PlacedSecret, ...]:
-        """Return the secrets whose values this site gets."""
+        """Return the secrets whose values are sent to this site."""
         return tuple(each for each in self._placed.values() if site in each.sites)
 
 

@@ -179,7 +179,7 @@ async def bounded_body(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer whose head has come."""
+    """An answer whose head was received."""
 
     status: int
     headers: Iterable[tuple[bytes, bytes]]

@@ -199,7 +199,7 @@ def running(call: CallInHost) -> Iterator[None]:
 
 
 def current_cap() -> bytes | None:
-    """Return the capability of the call that runs this code; None outside a hook, as at import."""
+    """Return the capability of the running call; None outside a hook, such as at import."""
     call = _RUNNING.get(None)
     return None if call is None else call.cap
 

@@ -70,7 +70,7 @@ def name_process(name: str) -> None:
 
 
 def set_turn(ns: int) -> None:
-    """Request turns of so many nanoseconds for this process and those it forks; 0 for the default.
+    """Request scheduler turns of `ns` nanoseconds for this process and its forks; 0 is the default.
 
     A process that wakes up interrupts one with longer turns at once. Otherwise it may wait until
     the next tick of the clock, however low the other's priority is. Needs Linux 6.12
@@ -146,7 +146,7 @@ _log = logging.getLogger("solward.host")
 
 
 def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
-    """Become the host that the service asked for, until it closes the channel."""
+    """Run this process as the requested host until the service closes the channel."""
     die_with(zygote)
     name_process(f"host-{host['name']}")
     os.environ["HOME"] = os.environ["TMPDIR"] = host["scratch"] or "/nonexistent"

@@ -81,7 +81,7 @@ class BadAnswer(Exception):
 
 
 class IncomingCall:
-    """A call as its handler sees it.
+    """A received call, in the form for its handler.
 
     Attributes:
         method: name of the method.
@@ -99,7 +99,7 @@ class IncomingCall:
 
     @cached_property
     def request(self) -> Any:
-        """The arguments by name, or the method's one request; converted at the first access.
+        """The arguments by name, or the method's only request; converted at the first access.
 
         Raises:
             InvalidRequest, Unreadable: if a value in it is not valid.

@@ -58,7 +58,7 @@ class HostileFrame(Exception):
 
 
 class ChannelClosed(ConnectionError):
-    """The channel ended before the call did; the call may have been carried out or not.
+    """The channel ended before the call was answered; the call may have run or not.
 
     Attributes:
         reason: the error that ended it; None if this end closed it.

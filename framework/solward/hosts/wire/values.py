@@ -33,7 +33,7 @@ class Unreadable(ValueError):
 
 
 class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all structs that travel."""
+    """Base of all structs that are sent through a channel."""
 
 
 def to_json(value: object) -> str:
@@ -93,7 +93,7 @@ class AccountMeta(Wire):
 
 
 class Instruction(Wire):
-    """An instruction of solders as it travels."""
+    """An instruction of solders, in the form for a channel."""
 
     program: Address
     accounts: Annotated[tuple[AccountMeta, ...], Meta(max_length=256)]

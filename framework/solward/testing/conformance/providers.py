@@ -65,7 +65,7 @@ class Subject:
         return self.alone or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
-        """Return a request for its default model; prompt and strategy contain the marker."""
+        """Return a request for the default model; its prompt and strategy contain the marker."""
         request = provider_request(model=self.provider.spec.default_model)
         if not marker:
             return request

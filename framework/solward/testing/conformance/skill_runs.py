@@ -80,7 +80,7 @@ class Run:
     seconds: float = 0.0
 
     async def look(self) -> ObservedCall:
-        """Update and return the observation of its code."""
+        """Update and return the observation of the skill's code."""
         self.seen = await self.skill.observed(self)
         return self.seen
 

@@ -99,7 +99,7 @@ async def skill_findings(
 
 
 async def _of_higher_tiers(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the higher tiers' findings: clear errors, and money that moves as its records say."""
+    """Return the higher tiers' findings: clear errors, and money that moves as recorded."""
     errors = [
         run.error
         for run in subject.runs
