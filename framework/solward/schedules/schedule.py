@@ -113,8 +113,7 @@ class Schedule(ScheduleTimes):
         attempts: how often the run for `running_due_ms` was started.
         runs: the number of started runs.
         failures: the number of consecutive runs that were refused or failed.
-        is_unreadable: whether this machine cannot read its row; then it is not run, and shown as
-            paused.
+        is_unreadable: whether this machine cannot read its row; it is then shown as paused.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The configuration from the environment, checked: one value, `Settings`."""
+"""The checked configuration from the environment, as one value: `Settings`."""
 
 from solward.support.extras import needs
 

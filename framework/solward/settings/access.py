@@ -1,7 +1,7 @@
-"""Addresses and secrets of the API and the dashboard, for those who serve and their clients.
+"""Addresses and secrets of the API and the dashboard, for the servers and their clients.
 
-Each field is the environment variable of the same name in capitals; all settings together are
-`solward.settings.settings.Settings`.
+Each field is set by the environment variable of the same name in capitals.
+`solward.settings.settings.Settings` has all settings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings
 from solward.settings.addresses import ServiceAddress, is_loopback
 from solward.types.errors import ConfigError
 
-# Public, because it is in this source: only for a loopback address and play money.
+# It is public, because it is in this source: only for loopback addresses and test networks.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
 
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to call, not to listen
@@ -49,7 +49,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def client_token(self) -> str:
-        """The clients' token: SOLWARD_API_KEY, else API_SECRET. A secret."""
+        """The clients' secret token: SOLWARD_API_KEY, else API_SECRET."""
         secret = self.api_secret if self.solward_api_key is None else self.solward_api_key
         return secret.get_secret_value()
 
@@ -62,7 +62,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def dashboard_api_secret(self) -> str:
-        """NEXT_PUBLIC_API_SECRET, else API_SECRET. Stays in the dashboard's process."""
+        """NEXT_PUBLIC_API_SECRET, else API_SECRET. It never leaves the dashboard's process."""
         secret = self.next_public_api_secret or self.api_secret
         return secret.get_secret_value()
 
@@ -73,11 +73,11 @@ class AccessSettings(BaseSettings):
 
     @property
     def development_secret(self) -> bool:
-        """True if API_SECRET is the public one."""
+        """True if API_SECRET is the public `DEVELOPMENT_SECRET`."""
         return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
 
 
 def local_url(host: str, port: int) -> str:
-    """Return the address at which this machine calls a server that listens on `host` and `port`."""
+    """Return the URL by which this machine calls a server that listens on `host` and `port`."""
     host = _EVERY_ADDRESS.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,4 +1,4 @@
-"""Settings that are URLs: their checks, and the part of them that people may see."""
+"""Settings that are URLs: their checks, and the parts of them that people may see."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _REST: Final = "…"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Marks a setting that is a URL. Vendors put a key into the path, the query or the user of an
-    address, so such a setting is shown by `shown_address`, a secret one by `origin_of`.
+    """Marks a setting that is a URL. Vendors put keys into the path, query or user of a URL, so
+    `shown_address` shortens such a setting for display, and `origin_of` a secret one.
 
     Attributes:
-        many: whether it is a list, separated by commas.
+        many: whether the setting is a list of URLs, separated by commas.
     """
 
     many: bool = False
 
     def split(self, value: object) -> tuple[str, ...]:
-        """Return the addresses of a value of the setting; they may hold keys."""
+        """Return the addresses in a value of the setting; they may contain keys."""
         if isinstance(value, tuple):
             return value
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
@@ -44,7 +44,7 @@ def address_marker(field: FieldInfo) -> Address | None:
 
 
 def address_fields(settings: type[BaseSettings]) -> Mapping[str, Address]:
-    """Return the fields that are URLs, and how each is marked."""
+    """Return field -> marker, for the fields that are URLs."""
     return {
         name: marker
         for name, field in settings.model_fields.items()
@@ -58,7 +58,7 @@ def parts_of(text: str) -> tuple[str, ...]:
 
 
 def shown_address(url: str) -> str:
-    """Return an address as people may see it: whole if it is of this machine, else `origin_of`."""
+    """Return an address for display: all of it if it is on this machine, else `origin_of`."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -68,7 +68,7 @@ def shown_address(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Return an address with "…" after scheme, host and port: the rest may be a credential."""
+    """Return an address with "…" after scheme, host and port, as the rest may be a credential."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -91,7 +91,7 @@ def http_address(value: str) -> str:
         parts = urlsplit(value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        # Its text quotes a port or a host that is none, which may be a credential.
+        # The error's text quotes an invalid port or host, which may be a credential.
         valid = False
     if not valid:
         raise ValueError("expected an http:// or https:// address")
@@ -101,7 +101,7 @@ def http_address(value: str) -> str:
 def service_address(value: str) -> str:
     """Return `value` if it is a service's address; raises a `ValueError` without quoting it."""
     parts = urlsplit(http_address(value))
-    # Errors quote the address, so it must hold no credential.
+    # Errors quote this address, so it must not contain a credential.
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("expected an address without credentials and without a query")
     return value
@@ -125,6 +125,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_protected(url: str) -> bool:
-    """Return whether nobody on the way can read or change traffic to an http(s) address."""
+    """Return whether traffic to an http(s) address is protected from others on the way."""
     parts = urlsplit(url)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")

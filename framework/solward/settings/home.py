@@ -1,5 +1,5 @@
-"""SOLWARD_HOME: one folder, locked by one process, or shared if nothing in it is written (with
-PostgreSQL it has a key file at most)."""
+"""SOLWARD_HOME, a folder that one process locks. Processes share it if nothing in it is written:
+with PostgreSQL it has at most a key file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def default_models_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A SOLWARD_HOME that this process has locked, or shares."""
+    """A SOLWARD_HOME that this process has locked, or shares with others."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class Home:
         The kernel releases the lock when the process ends, even when it is killed.
 
         Raises:
-            HomeLocked: naming the path and the process that has the lock.
+            HomeLocked: another process has the lock; names the path and that process.
             ConfigError: the folder cannot be created or written.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -65,7 +65,7 @@ def _lock(descriptor: int, path: Path) -> None:
         raise HomeLocked(
             f"SOLWARD_HOME {path} is in use by {by}; stop it, or set another SOLWARD_HOME"
         ) from None
-    # The number only explains a refusal, so a full disk is no reason to fail.
+    # The process number is only for error messages, so a full disk must not cause a failure.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

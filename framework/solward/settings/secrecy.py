@@ -1,5 +1,5 @@
-"""Secrets of the settings: their least lengths and the check for guessable ones; the display of
-settings to people; and an environment without secrets."""
+"""Secrets in the settings: their minimum lengths, the check for guessable secrets, masking for
+display, and their removal from the environment."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from solward.support.webhook_signature import MIN_SECRET_BYTES
 
 LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {
-        # Guesses at a token or a signing key can be tested without anybody noticing.
+        # Attackers can test guesses of a token or a signing key unnoticed.
         "API_SECRET": MIN_SECRET_BYTES,
         "APPROVAL_WEBHOOK_SECRET": MIN_SECRET_BYTES,
         "ALERT_WEBHOOK_SECRET": MIN_SECRET_BYTES,
-        # Only a copy of the database allows guesses; argon2id makes each take 64 MiB.
+        # Guessing needs a copy of the database, and argon2id uses 64 MiB for each guess.
         "KEYSTORE_PASSPHRASE": 16,
-        # Guesses go through the login page, a few per second, or the database's server.
+        # Guesses go through the login page, a few per second, or through the database's server.
         "DASHBOARD_PASSWORD": 12,
         "DATABASE_URL": 12,
     }
@@ -36,14 +36,14 @@ HOW_TO_MAKE: Final = "openssl rand -hex 32"
 
 
 def least_different(least_bytes: int) -> int:
-    """Return how many different characters a secret of at least so many bytes must have.
+    """Return the minimum number of different characters in a secret with this minimum length.
 
-    Those that continue a run (`aaaa`, `abcd`) do not count: attackers try such secrets first. Of
-    12 random hexadecimal digits one in 350 has fewer, of 32 practically none."""
+    Those that continue a run (`aaaa`, `abcd`) do not count: attackers try such secrets first. One
+    in 350 random secrets of 12 hexadecimal digits has fewer, of 32 practically none."""
     return 8 if least_bytes >= MIN_SECRET_BYTES else 6
 
 
-# Words that attackers try first, and the documentation's examples, in lower case without
+# Words that attackers try first, and examples in the documentation, in lower case without
 # punctuation.
 _KNOWN = frozenset(
     {
@@ -71,8 +71,8 @@ _REPEATED = re.compile(r"(.+?)\1+")
 
 
 def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
-    """Yield each weakness of the secrets, given by setting. A sentence names the setting and how
-    to make a secret, and does not quote the secret."""
+    """Yield a sentence for each weak secret. It names the setting and how to make a secret, and
+    does not quote the secret. `secrets` is setting -> secret."""
     of: dict[str, str] = {}
     for name, secret in secrets.items():
         least, size = LEAST_BYTES[name], len(secret.encode())
@@ -97,14 +97,14 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_well_known(secret: str) -> bool:
-    """Return whether a secret is a well-known one, in any spelling, or repetitions of it."""
+    """Return whether a secret is a well-known secret, in any spelling, or a repetition of one."""
     plain = _PUNCTUATION.sub("", secret.lower())
     repeated = _REPEATED.fullmatch(plain)
     return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)
 
 
 def _different(secret: str) -> int:
-    """Count a secret's different characters, without those that continue a run (`aaa`, `cba`)."""
+    """Count a secret's different characters, except those that continue a run (`aaa`, `cba`)."""
     codes = list(map(ord, secret))
     steps = [after - before for before, after in pairwise(codes)]
     kept = codes[:2] + [
@@ -116,8 +116,8 @@ def _different(secret: str) -> int:
 
 
 def _piece(secret: str) -> int:
-    """Return the length of the part that a secret repeats at least twice, else its whole length.
-    A secret that only begins as it ends is no repetition."""
+    """Return the length of the part of which the whole secret is a repetition, at least twice; else
+    the secret's length. A secret whose end only equals its beginning is not a repetition."""
     for size in range(1, len(secret) // 2 + 1):
         if secret[size:] == secret[:-size]:
             return size
@@ -128,7 +128,7 @@ _MASK = "********"
 
 
 def masked_value(field: FieldInfo, value: object) -> str:
-    """Return a setting's value as text, empty if there is none. A secret is masked, and so is a
+    """Return a setting's value as text, empty for no value. A secret is masked, and so is a
     possible secret in an address, unless it is the public default."""
     if value is None:
         return ""
@@ -157,10 +157,10 @@ def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:
 def forget_secrets(
     settings: type[BaseSettings], environ: MutableMapping[str, str] = os.environ
 ) -> None:
-    """Remove the settings' secrets from the environment; for a process's entry point.
+    """Remove the settings' secrets from the environment; called at a process's start.
 
-    Child processes and crash reports see the environment. The kernel's copy of the process's
-    initial environment cannot be changed from here.
+    Otherwise child processes and crash reports would have the secrets. The kernel's copy of the
+    process's initial environment cannot be changed from here.
     """
     secrets = secret_fields(settings)
     for name in list(environ):

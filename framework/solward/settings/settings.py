@@ -1,7 +1,7 @@
-"""The settings of a process, from its environment and `.env` in its working directory.
+"""The settings of a process, from its environment and from `.env` in its working directory.
 
-Each field is the environment variable of the same name in capitals. Secrets never appear in
-`repr`, in an error or in `Settings.masked`.
+Each field is set by the environment variable of the same name in capitals. Secrets never appear in
+`repr`, in errors or in `Settings.masked`.
 """
 
 from __future__ import annotations
@@ -74,21 +74,21 @@ from solward.types.venue import BEST_VENUE, VenueSpec
 
 _log = structlog.get_logger(__name__)
 
-# Fees and rent per day: enough for 24 new token accounts, or thousands of plain transfers.
+# The limit on fees and rent per day: enough for 24 new token accounts or thousands of transfers.
 DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
 
-# The whole (100%) in basis points.
+# 100 % in basis points.
 _WHOLE_BPS = 10_000
 
 _PRICE_SOURCES = ("jupiter", "coingecko")
 
-# A hundred years; unset keeps rows for ever.
+# The maximum is a hundred years; if not set, rows are kept for ever.
 MAX_DAYS = 36_500
 
 MAINNET = "mainnet-beta"
 DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
-# The settings that give the service's address if no URL is set.
+# The settings that form the service's address if no URL is set.
 _LISTENING = ("api_host", "api_port")
 
 _DEPENDENT = "default_factory_not_called"
@@ -97,7 +97,7 @@ _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2
 
 
 def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
-    """Return settings that a misspelt variable may mean; vendors' are like other programs'."""
+    """Return settings that a misspelt name may mean; vendors' are like other programs'."""
     return settings_cls.model_fields.keys() - VendorSettings.model_fields.keys()
 
 
@@ -114,7 +114,7 @@ ErrorStatus = Literal["contract", "semantic"]
 
 
 def default_home() -> Path:
-    """Return the user's data folder for Solward, as the operating system has it."""
+    """Return the operating system's folder for the user's Solward data."""
     return Path(platformdirs.user_data_dir("solward", appauthor=False))
 
 
@@ -123,7 +123,7 @@ def _network_of(data: dict[str, Any]) -> Network:
 
 
 def _max_slippage_of(data: dict[str, Any]) -> int:
-    # A venue may keep all that the slippage allows, which is real money on mainnet only.
+    # A venue may keep everything that the slippage allows, which is real money only on mainnet.
     return 300 if data.get("solana_network") == MAINNET else 1_000
 
 
@@ -133,15 +133,15 @@ def _priority_fee_of(data: dict[str, Any]) -> Literal["off", "auto"]:
 
 
 def _shared(url: SecretStr | None) -> bool:
-    """Return whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
+    """Return whether a DATABASE_URL is for PostgreSQL, with or without a driver's name."""
     scheme = "" if url is None else url.get_secret_value().partition("://")[0]
     return scheme.partition("+")[0] == "postgresql"
 
 
 def _password_over_network(url: str) -> str | None:
-    """Return the password of a PostgreSQL's address, if a host of it is another machine.
+    """Return the password in a PostgreSQL URL if one of its hosts is another machine.
 
-    libpq reads both from the query too, and several hosts with commas between them.
+    As libpq does, read both from the query too, and accept several hosts with commas.
     """
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
@@ -152,7 +152,7 @@ def _password_over_network(url: str) -> str | None:
     ]
     for name in ("host", "hostaddr"):
         hosts += query.get(name, "").split(",")
-    # A path is a socket of this machine.
+    # A host that is a path is a socket on this machine.
     if all(not each or each.startswith("/") or is_loopback(each) for each in hosts):
         return None
     return query.get("password") or unquote(parts.password or "") or None
@@ -170,7 +170,7 @@ def _exact_origins(value: tuple[str, ...]) -> tuple[str, ...]:
         except ValueError:
             exact = False
         if not exact:
-            # It is not quoted: somebody may have pasted an address with a key.
+            # The value is not quoted, because it may be a pasted address with a key.
             raise ValueError(
                 "expected origins like http://localhost:3000, without user and path, separated"
                 f" by commas; number {number} is none"
@@ -247,7 +247,7 @@ def _receiver(value: SecretStr) -> SecretStr:
 
 
 def _long_secret(value: SecretStr) -> SecretStr:
-    # Also where nobody serves: deliveries are signed with it.
+    # Checked even in processes that do not serve, because deliveries are signed with it.
     if len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
         raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
     return value
@@ -337,7 +337,7 @@ class Settings(AccessSettings, VendorSettings):
     """All settings, checked. Keyword arguments override the environment.
 
     Raises:
-        ConfigError: naming each variable that is wrong and what was expected.
+        ConfigError: a variable is wrong; names each wrong variable and the expected value.
     """
 
     model_config = SettingsConfigDict(
@@ -347,7 +347,7 @@ class Settings(AccessSettings, VendorSettings):
         hide_input_in_errors=True,
     )
 
-    # Stored when the settings are read, because secrets leave the environment then.
+    # Stored when the settings are read, because secrets are then removed from the environment.
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
 
     # HTTP statuses of errors: those of the interface's contract, or those that HTTP defines.
@@ -356,7 +356,7 @@ class Settings(AccessSettings, VendorSettings):
         DASHBOARD_ORIGINS
     )
 
-    # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.
+    # Comma-separated URLs. RPC providers put the API key into the URL, so the whole URL is secret.
     solana_rpc_url: Annotated[SecretStr | None, ADDRESSES, where_given(_rpc_addresses)] = None
     solana_network: Annotated[Network, BeforeValidator(_mainnet_alias)] = Field(
         default_factory=_network_of
@@ -364,7 +364,7 @@ class Settings(AccessSettings, VendorSettings):
     jupiter_api_url: HttpAddress = None
     jupiter_api_key: SecretStr | None = None
     jupiter_api: JupiterApi = "build"
-    # The name of a venue plugin, or `best` for the venue that offers the most.
+    # The name of a venue plugin, or `best` for the venue with the best offer.
     swap_venue: str = BEST_VENUE
     # Comma-separated addresses of pools.
     raydium_cpmm_pools: Annotated[str | None, where_given(_pools)] = None
@@ -372,7 +372,7 @@ class Settings(AccessSettings, VendorSettings):
     solward_home: Annotated[Path, AfterValidator(_absolute)] = Field(default_factory=default_home)
     database_url: Annotated[SecretStr | None, ADDRESS] = None
     api_key_store: ApiKeyStoreKind = "database"
-    # The most requests of one key, of any kind.
+    # The maximum number of requests of any kind by one key.
     requests_per_minute: int = Field(600, ge=1)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Annotated[Path | None, where_given(_absolute)] = None
@@ -383,17 +383,17 @@ class Settings(AccessSettings, VendorSettings):
     max_sol_per_transaction: Sol = Decimal(2)
     max_transactions_per_minute: Annotated[int, CEILING] = Field(5, ge=1)
     daily_spending_limit_sol: Sol = Decimal(10)
-    # The most that a swap may give less than quoted, and may move the price, in basis points.
+    # The maximum slippage and price impact of a swap, in basis points.
     max_slippage_bps: Annotated[int, CEILING] = Field(
         default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS
     )
     max_price_impact_bps: Annotated[int, CEILING] = Field(500, ge=0, le=_WHOLE_BPS)
     max_costs_sol_per_day: Sol = DEFAULT_MAX_COSTS_SOL
-    # For transactions that Solward builds: off, auto, or micro-lamports per compute unit.
+    # The price in transactions that Solward builds: off, auto, or micro-lamports per compute unit.
     priority_fee: Annotated[Literal["off", "auto"] | int, BeforeValidator(_priority_fee)] = Field(
         default_factory=_priority_fee_of
     )
-    # For swaps only: other transactions are smaller in version 0.
+    # Used for swaps only, because other transactions are smaller in version 0.
     transaction_version: Annotated[Literal["auto", 0, 1], BeforeValidator(_transaction_version)] = (
         "auto"
     )
@@ -401,11 +401,11 @@ class Settings(AccessSettings, VendorSettings):
         lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     )
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
-    # Limits on the entries that a plugin's distribution keeps for a wallet.
+    # Limits on the entries that a plugin's distribution stores for a wallet.
     plugin_store_max_keys: int = Field(256, ge=1, le=10_000)
     plugin_store_max_value_bytes: int = Field(8_192, ge=2, le=16_384)
     plugin_store_max_bytes: int = Field(262_144, ge=2, le=16_777_216)
-    # For one distribution and all wallets, in one process.
+    # The limit for one distribution and all wallets, in one process.
     plugin_store_writes_per_minute: int = Field(3_000, ge=1, le=1_000_000)
     blocked_addresses: Annotated[frozenset[str], Listed, AfterValidator(_addresses)] = frozenset()
     token_limits: Annotated[
@@ -413,7 +413,7 @@ class Settings(AccessSettings, VendorSettings):
     ] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can seize, freeze or tax others' tokens.
     regulated_mints: Annotated[tuple[str, ...], Listed] = ()
-    # The sources of dollar prices: none, or two that are compared.
+    # The sources of dollar prices: none, or two sources that are compared.
     price_sources: Annotated[tuple[str, ...], Listed, AfterValidator(_two_sources)] = ()
     price_max_age_s: int = Field(60, ge=10, le=600)
     price_max_spread_bps: int = Field(200, ge=1, le=5_000)
@@ -422,23 +422,23 @@ class Settings(AccessSettings, VendorSettings):
     )
     coingecko_api_key: SecretStr | None = None
 
-    # Receivers put tokens into their addresses, so all of it is secret.
+    # Receivers put tokens into their URLs, so the whole URL is secret.
     approval_webhook_url: Receiver = None
     approval_webhook_secret: SigningSecret = None
 
     alert_webhook_url: Receiver = None
     alert_webhook_secret: SigningSecret = None
     alert_webhook_format: Literal["json", "slack"] = "json"
-    # The least time between two messages.
+    # The minimum time between two messages.
     alert_webhook_interval_s: int = Field(60, ge=5, le=3_600)
-    # The alerts that are sent; empty for all of them.
+    # The names of alerts to send; empty for all alerts.
     alert_webhook_names: Annotated[tuple[str, ...], Listed] = ()
 
-    # The network whose offers count on a localnet, because no seller knows its genesis hash.
+    # The network whose offers are accepted on a localnet, as no seller knows its genesis hash.
     payments_localnet_as: Literal["devnet"] | None = None
-    # Sellers on this machine or a private network, written as grants write sites.
+    # Sellers' sites on this machine or a private network, in the form of sites in grants.
     payments_private_sites: Annotated[tuple[str, ...], Listed, AfterValidator(_private_sites)] = ()
-    # Pairs `asked=named`: another site that a seller may name as its own in an offer.
+    # Pairs `asked=named`: the requested site, and another site that its offers may name.
     payments_resource_sites: Annotated[
         tuple[str, ...], Listed, AfterValidator(_resource_sites)
     ] = ()
@@ -448,10 +448,10 @@ class Settings(AccessSettings, VendorSettings):
         default_factory=default_models_folder
     )
 
-    # None keeps all of them for ever.
+    # With None, all are kept for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
-    # For sellers' answers to paid requests; all answers of the last day stay.
+    # The space for sellers' answers to paid requests; all answers of the last day stay.
     payment_answer_retention_days: int = Field(30, ge=1, le=MAX_DAYS)
     payment_answers_max_mb: int = Field(1024, ge=1)
 
@@ -469,7 +469,7 @@ class Settings(AccessSettings, VendorSettings):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            # A default that depends on an invalid value fails too, and adds no information.
+            # A default that depends on an invalid value fails too; that error adds no information.
             causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
             raise ConfigError("; ".join(map(_explain, causes))) from None
         in_environment = {name.lower() for name, value in os.environ.items() if value}
@@ -491,9 +491,9 @@ class Settings(AccessSettings, VendorSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the strongest first."""
+        """Return the sources of settings, the one with priority first."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
-        # The sources of pydantic-settings look each field up in several ways: 30 ms a process.
+        # The sources of pydantic-settings look up each field in several ways, which takes 30 ms.
         environment = Variables(settings_cls, os.environ)
         env_file = dotenv_settings.env_file
         if env_file is None:
@@ -505,15 +505,15 @@ class Settings(AccessSettings, VendorSettings):
         return init_settings, environment, Variables(settings_cls, values)
 
     def origin(self, name: str) -> Origin:
-        """Return the source of a field's value when the settings were read."""
+        """Return the source from which a field's value was read."""
         return self._origins.get(name, Origin.DEFAULT)
 
     @property
     def client_target(self) -> tuple[str, str]:
-        """Return the service's URL for clients, and the token that they send there, a secret.
+        """Return the service's URL for clients, and their secret token for it.
 
         Raises:
-            ConfigError: as `client_url`; or a `.env` says where, and the token is from elsewhere.
+            ConfigError: see `client_url`; or the URL is from a `.env`, and the token is not.
         """
         token = "api_secret" if self.solward_api_key is None else "solward_api_key"
         url = ("solward_api_url",) if self.solward_api_url is not None else _LISTENING
@@ -525,7 +525,7 @@ class Settings(AccessSettings, VendorSettings):
         """Return the URL and token of the dashboard's client: NEXT_PUBLIC_API_URL or `client_url`.
 
         Raises:
-            ConfigError: as `client_target`.
+            ConfigError: see `client_target`.
         """
         own = self.next_public_api_secret is not None
         url: tuple[str, ...] = ("next_public_api_url",)
@@ -536,13 +536,13 @@ class Settings(AccessSettings, VendorSettings):
         return self.next_public_api_url or self.client_url, self.dashboard_api_secret
 
     def key_for(self, secret: str, address: str) -> str | None:
-        """Return a vendor's key, for the address that another setting gives; a secret.
+        """Return a vendor's secret key, to send to the address in another setting.
 
         Args:
             secret, address: the names of the two fields.
 
         Raises:
-            ConfigError: a `.env` says where, and the key is from elsewhere.
+            ConfigError: the address is from a `.env`, and the key is from elsewhere.
         """
         key: SecretStr | None = getattr(self, secret)
         if key is None:
@@ -551,7 +551,7 @@ class Settings(AccessSettings, VendorSettings):
         return key.get_secret_value()
 
     def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
-        """See `VendorSettings.address_of`; raises `ConfigError` as `key_for` too."""
+        """See `VendorSettings.address_of`; raises `ConfigError` also as `key_for` does."""
         address = super().address_of(spec)
         has_key = spec.secret_env is not None and self.plugin_secret(spec.secret_env) is not None
         if address is not None and has_key:
@@ -561,8 +561,8 @@ class Settings(AccessSettings, VendorSettings):
     def _check_redirected(
         self, token: str, url: tuple[str, ...], advice: str = "set it in the environment"
     ) -> None:
-        """Refuse a URL from a `.env` for a secret that the `.env` does not contain: it may be in a
-        stranger's folder. The public development secret may go anywhere."""
+        """Refuse to send a secret to a URL from a `.env` that does not contain the secret, because
+        the `.env` may be a stranger's. The public development secret may go anywhere."""
         if self._source(token) in (Origin.ENV_FILE, Origin.DEFAULT):
             return
         for name in url:
@@ -573,7 +573,7 @@ class Settings(AccessSettings, VendorSettings):
                 )
 
     def _source(self, name: str) -> Origin:
-        """Return the source of a field's value, or of a third party's variable that is set."""
+        """Return the source of a field's value, or of the value of a third party's variable."""
         if name.lower() in type(self).model_fields:
             return self.origin(name.lower())
         return Origin.ENVIRONMENT if os.environ.get(name) else Origin.ENV_FILE
@@ -603,7 +603,7 @@ class Settings(AccessSettings, VendorSettings):
                     " or a venue says could be changed on its way"
                 )
         for kind in ("all", "http", "https") if self.solana_rpc_url is not None else ():
-            # httpx would fail at the first request; with the embedded ledger there may be none.
+            # httpx would fail only at the first request; the embedded ledger may make none.
             if not re.match(r"(https?://|(?!.*://))", getproxies().get(kind, "")):
                 raise ValueError(f"{kind}_proxy must be an http:// or https:// address, not SOCKS")
         if not is_protected(self.coingecko_api_url):
@@ -637,26 +637,26 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:
-        """The addresses of SOLANA_RPC_URL, the preferred one first; empty: the embedded ledger.
-        Each may contain a key."""
+        """The addresses of SOLANA_RPC_URL, the preferred first; empty for the embedded ledger. An
+        address may contain a key."""
         url = self.solana_rpc_url
         return () if url is None else parts_of(url.get_secret_value())
 
     @property
     def approval_webhook(self) -> tuple[str, str] | None:
-        """Address and secret of the approvals' webhook, None if it is not set. Secrets.
+        """The approvals' webhook's address and secret, both secret; None if it is not set.
 
         Raises:
-            ConfigError: one of the two is not set.
+            ConfigError: only one of the two is set.
         """
         return self._webhook("approval")
 
     @property
     def alert_webhook(self) -> tuple[str, str] | None:
-        """Address and secret of the alerts' webhook, None if it is not set. Secrets.
+        """The alerts' webhook's address and secret, both secret; None if it is not set.
 
         Raises:
-            ConfigError: one of the two is not set, or the secret is the approvals' webhook's.
+            ConfigError: only one of the two is set, or the approvals' webhook has the same secret.
         """
         found = self._webhook("alert")
         if found is not None and self.alert_webhook_secret == self.approval_webhook_secret:
@@ -697,7 +697,7 @@ class Settings(AccessSettings, VendorSettings):
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Distributions whose plugins may load; `*` is any. On mainnet each must be named."""
+        """Distributions whose plugins may load; `*` means all. On mainnet each must be named."""
         if self.solward_plugins is None:
             return () if self.mainnet else ("*",)
         return self.solward_plugins
@@ -713,12 +713,12 @@ class Settings(AccessSettings, VendorSettings):
         return self.solana_network == MAINNET
 
     def check_serving(self) -> None:
-        """Refuse to serve with settings that let others take control.
+        """Refuse to serve with settings that would let others take control.
 
         Raises:
-            ConfigError: the development secret where others can reach the service or on mainnet; a
-                secret that is too short or easy to guess (`solward.settings.secrecy`); on
-                mainnet, plugins that are not named.
+            ConfigError: the development secret is used on mainnet or where others can reach the
+                service; a secret is too short or easy to guess (`solward.settings.secrecy`); on
+                mainnet, plugins are not named.
         """
         for name in os.environ.keys() - {each.upper() for each in type(self).model_fields}:
             meant = meant_setting(name, _misspelt_names(type(self)))
@@ -742,8 +742,8 @@ class Settings(AccessSettings, VendorSettings):
             )
 
     def _reached_by_others(self) -> str | None:
-        """Return the setting by which others reach the service, by itself or behind a proxy; None
-        if only this machine does."""
+        """Return the setting by which others can reach the service, directly or through a proxy;
+        None if only this machine can."""
         if not self.loopback:
             return f"with API_HOST {self.api_host}"
         # A proxy serves these names and forwards others' requests to a loopback address.
@@ -757,7 +757,7 @@ class Settings(AccessSettings, VendorSettings):
         return next(remote, None)
 
     def _guessable(self) -> dict[str, str]:
-        """Return the secrets that are set and have a least length, by setting."""
+        """Return setting -> secret, for secrets that are set and have a minimum length."""
         found = {
             name: value.get_secret_value()
             for name in LEAST_BYTES
@@ -786,8 +786,8 @@ class Settings(AccessSettings, VendorSettings):
 
     def report(self) -> Iterator[dict[str, Any]]:
         """Yield every setting as the JSON of a `solward.resources.service.Setting`, in declared
-        order: value in force, default and source. A secret shows only whether it is set, and an
-        address no part that may be one."""
+        order: current value, default and source. Of a secret it has only whether it is set, and of
+        an address no part that may be a secret."""
         secrets = secret_fields(type(self))
         given = {name: getattr(self, name) for name in type(self).model_fields}
         for name, field in type(self).model_fields.items():
@@ -806,8 +806,8 @@ class Settings(AccessSettings, VendorSettings):
             }
 
     def masked(self) -> dict[str, str]:
-        """Return every variable and its value as text for people, with masked secrets, and
-        addresses as `solward.settings.addresses` shows them."""
+        """Return variable -> value as text for people, with masked secrets, and addresses as
+        `solward.settings.addresses` displays them."""
         public = {"api_secret": "the development secret"} if self.development_secret else {}
         return {
             name.upper(): public.get(name, masked_value(field, getattr(self, name)))
@@ -819,8 +819,8 @@ def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
     """Return whether a third party's plugin may name this environment variable.
 
     Args:
-        address: as its provider's address, which its plugin host gets in clear; else as a secret.
-            No name may be both, so that no plugin reads what another one declares as a secret.
+        address: as a provider's address, which its plugin host gets in clear; else as a secret. No
+            name may be both, so that no plugin reads what another plugin declares as a secret.
     """
     field = variable.lower()
     if variable.endswith(POOLS_ENDING):
@@ -833,7 +833,7 @@ def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
 
 
 def is_pools_variable(variable: object) -> bool:
-    """Return whether a third party's venue may name this variable as that of its pools."""
+    """Return whether a third party's venue may name this variable for its pools."""
     return (
         isinstance(variable, str)
         and re.fullmatch(r"[A-Z][A-Z0-9_]{0,127}", variable) is not None

@@ -1,8 +1,8 @@
 """Sources of settings: variables of the environment and of the `.env` file.
 
-Lines of a `.env` are taken as they are written. dotenv would replace `${NAME}` by a variable of the
-environment: a stranger's file could have any secret of it as part of an address, or as the token
-that goes there.
+Lines of a `.env` are read literally. dotenv would replace `${NAME}` by a variable of the
+environment, so a stranger's file could put any secret into an address, or into the token that is
+sent to it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def env_file_values(path: Path) -> dict[str, str | None]:
 
 
 def check_env_file(path: Path, fields: Collection[str], candidates: Collection[str]) -> None:
-    """Check the lines of a `.env`; raises `ConfigError` for one that would not set what it means.
+    """Check the lines of a `.env`; raises `ConfigError` for a line that may not do what it should.
 
     Args:
-        fields: all settings, each the variable of the same name.
-        candidates: those for which a name that is like theirs may be meant.
+        fields: the names of all settings.
+        candidates: the settings that a similar name may mean.
     """
     lines: dict[str, int] = {}
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -56,7 +56,7 @@ def check_env_file(path: Path, fields: Collection[str], candidates: Collection[s
 
 
 def meant_setting(name: str, candidates: Collection[str]) -> str | None:
-    """Return the setting, in capitals, that a misspelled variable means; None if none is near."""
+    """Return the setting, in capitals, that a misspelt variable means; None if none is similar."""
     name = name.upper()
     known = [each.upper() for each in candidates]
     closest = max(known, key=lambda each: SequenceMatcher(None, name, each).ratio())
@@ -67,8 +67,8 @@ def meant_setting(name: str, candidates: Collection[str]) -> str | None:
 
 
 def _likeness(name: str, other: str) -> float:
-    """Measure how alike two names are, from 0 to 1, without the words that both begin or end with:
-    other programs' names have words such as API_KEY or PASSWORD too."""
+    """Measure the similarity of two names, from 0 to 1, without the words with which both begin or
+    end, because other programs' names have words such as API_KEY or PASSWORD too."""
     words, others = name.split("_"), other.split("_")
     for at in (0, -1):
         while words and others and words[at] == others[at]:
@@ -79,7 +79,7 @@ def _likeness(name: str, other: str) -> float:
 class Variables(PydanticBaseSettingsSource):
     """Reads each field from the variable of its name, in upper or lower case.
 
-    Every value is a text, which the field's type converts. An empty one counts as not set.
+    Every value is text, which the field's type converts. An empty value counts as not set.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Variables(PydanticBaseSettingsSource):
         self._texts = {name.lower(): text for name, text in variables.items() if text}
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the text of a field's variable, its name, and that it is no JSON."""
+        """Return the text of a field's variable, the name, and False: the text is not JSON."""
         return self._texts.get(field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:

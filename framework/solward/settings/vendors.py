@@ -1,7 +1,7 @@
-"""Keys and addresses of language model vendors, under the names their own tools use.
+"""Keys and addresses of language model vendors, under the names that the vendors' tools use.
 
-Each field is the environment variable of the same name in capitals; all settings together are
-`solward.settings.settings.Settings`.
+Each field is set by the environment variable of the same name in capitals.
+`solward.settings.settings.Settings` has all settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POOLS_ENDING = "_POOLS"
 
 
 class VendorSettings(BaseSettings):
-    """Secrets and addresses of language model providers; each gets only its own."""
+    """Secrets and addresses of language model providers; each provider gets only its own."""
 
     openai_api_key: SecretStr | None = None
     openai_base_url: HttpAddress = None
@@ -40,10 +40,10 @@ class VendorSettings(BaseSettings):
     gemini_api_base: HttpAddress = None
 
     def provider_context(self, spec: ProviderSpec) -> ProviderContext:
-        """Return the secret and the address that a provider declares.
+        """Return the values of the secret and the address that a provider declares.
 
         Raises:
-            ConfigError: the value of a third party's address is none.
+            ConfigError: the value for a third-party provider is not an address.
         """
         base_url = self.address_of(spec)
         return ProviderContext(
@@ -52,23 +52,23 @@ class VendorSettings(BaseSettings):
         )
 
     def plugin_secret(self, name: str) -> str | None:
-        """Return the value of a secret that a plugin declares, None if it is not set: from the
-        service's environment, or from the `.env` that its settings are read from."""
+        """Return the value of a secret that a plugin declares, None if it is not set. It is read
+        from the service's environment, or from the `.env` of its settings."""
         secret = self._variable(name)
         if secret is not None:
             conceal([secret])
         return secret
 
     def address_of(self, spec: ProviderSpec | VenueSpec) -> str | None:
-        """Return the address that is configured for a provider or a venue, None if none is.
+        """Return the address that is configured for a provider or a venue, or None.
 
         Raises:
-            ConfigError: the value of a third party's variable is none.
+            ConfigError: the value of a third party's variable is not an address.
         """
         address = self._variable(spec.base_url_env)
         if address is None or str(spec.base_url_env).lower() in VendorSettings.model_fields:
             return address
-        # A plugin host gets it in clear, so no other variable may pass.
+        # A plugin host gets the value in clear, so no other variable may be read.
         try:
             return service_address(address)
         except ValueError:
@@ -78,13 +78,13 @@ class VendorSettings(BaseSettings):
             ) from None
 
     def venue_pools(self, spec: VenueSpec) -> tuple[str, ...]:
-        """Return the pools that a venue trades with, in the order they are written.
+        """Return the pools that a venue trades with, in their written order.
 
         Raises:
-            ConfigError: one is no address, or is there twice.
+            ConfigError: a pool is not an address, or appears twice.
         """
         pools = parts_of(self._variable(spec.pools_env) or "")
-        # A plugin host gets them in clear, so no other variable passes, and no error quotes one.
+        # A plugin host gets the values in clear, so no other variable may be read or quoted.
         if len(set(pools)) < len(pools) or not all(map(is_address, pools)):
             raise ConfigError(
                 f"{spec.pools_env} must be addresses of pools, separated by commas, each once"
@@ -109,7 +109,7 @@ class VendorSettings(BaseSettings):
             return None
         field = name.lower()
         if field not in type(self).model_fields:
-            # It is a third-party provider's variable (see `allowed_for_providers`).
+            # This is a third-party provider's variable (see `allowed_for_providers`).
             return os.environ.get(name) or env_file_values(Path(".env")).get(name) or None
         value = getattr(self, field)
         return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -393,7 +393,7 @@ class Sites:
     async def _body(
         self, response: httpcore.Response, reading: AnswerReading, until: float
     ) -> tuple[bytes, bool, bool]:
-        """Return at most `MAX_ANSWER_BYTES`, whether these are all, and whether the body broke
+        """Return at most `MAX_ANSWER_BYTES`, whether that is all, and whether the body broke
         off."""
         body = bytearray()
         assert isinstance(response.stream, AsyncIterable)
