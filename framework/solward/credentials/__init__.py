@@ -1,1 +1,1 @@
-"""Credentials of the interface: API keys, and admin credentials with a role."""
+"""Credentials for the service's interfaces: API keys, and admin credentials with a role."""

@@ -1,7 +1,7 @@
 """API keys and admin credentials.
 
-`Credential` is the record of one: its secret's hash, and until when that works. `Credentials` keeps
-them in the database: it creates them, finds them by their secrets, rotates and revokes them.
+A `Credential` is a record with the hash of a secret and the time until which the secret works.
+`Credentials` stores the records in the database, finds them by secrets, rotates and revokes them.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One credential's record; times in milliseconds since the Unix epoch.
+    """The record of one credential; times are milliseconds since the Unix epoch.
 
     Attributes:
-        hash: SHA-256 of its secret, hex.
-        name: no other admin credential has it; API keys may share one.
+        hash: SHA-256 of the current secret, in hex.
+        name: unique among admin credentials; API keys may share a name.
         created_by: the admin principal that made it.
-        last_used_ms: None before its first use.
-        expires_ms: when it ends by itself; None is never.
-        rotated_ms: when it got its present secret; None if that is its first.
-        previous_hash: hash of the secret before, which works until `previous_until_ms`.
-        role: what an admin credential may do; None: an API key, which alone has what follows.
-        wallet_id: the only wallet it may use; None is all.
+        last_used_ms: time of the last use; None before the first.
+        expires_ms: time at which the credential ends by itself; None for never.
+        rotated_ms: time at which it got its current secret; None if that is its first secret.
+        previous_hash: hash of the previous secret, which works until `previous_until_ms`.
+        role: the role of an admin credential; None: an API key. Only keys have the fields below.
+        wallet_id: the only wallet that it may use; None for all.
         permissions: stored and not enforced.
-        rate_limit: transaction-producing requests a minute.
-        spending_limit_lamports: per rolling 24 hours, over all wallets.
-        max_costs_lamports: fees and rent per rolling 24 hours, over all wallets.
-        read_only: it spends nothing and changes nothing.
+        rate_limit: requests per minute that make transactions.
+        spending_limit_lamports: spending in rolling 24 hours, over all wallets.
+        max_costs_lamports: fees and rent in rolling 24 hours, over all wallets.
+        read_only: whether it can neither spend nor change anything.
     """
 
     hash: str = field(repr=False)
@@ -101,17 +101,17 @@ class Credential:
     def rotated(
         self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Return the credential with another secret; the old one works for the overlap, in seconds.
+        """Return the credential with a new secret; the old one works for the overlap, in seconds.
 
-        A secret before that one ends at once.
+        An even older secret ends at once.
 
         Args:
-            until_ms: when the caller's own credential ends; the new secret must not outlive it.
-                None is never.
+            until_ms: end of the caller's own credential, None for never; the new secret must not
+                work longer.
 
         Raises:
-            InvalidRequest: it has expired, so that its new secret would not work either; or it ends
-                after `until_ms`.
+            InvalidRequest: the credential has expired, so that its new secret would not work
+                either; or it ends after `until_ms`.
         """
         if until_ms is not None and (self.expires_ms is None or self.expires_ms > until_ms):
             ends = "never" if self.expires_ms is None else f"at {iso(self.expires_ms)}"
@@ -131,7 +131,7 @@ class Credential:
         )
 
     def ends_json(self) -> dict[str, Any]:
-        """Return when the credential and the secret before its present one end."""
+        """Return the times at which the credential and its previous secret end."""
         return {
             "expiresAt": time_json(self.expires_ms),
             "rotatedAt": time_json(self.rotated_ms),
@@ -140,7 +140,7 @@ class Credential:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The credential's permissions, limits and times, as events show them."""
+        """The credential's permissions, limits and times, in the form of events."""
         if self.role is not None:
             return {
                 "role": self.role.value,
@@ -163,29 +163,29 @@ def _subject(credential: Credential) -> dict[str, Any]:
 
 
 def not_found(*, is_admins: bool) -> NotFound:
-    """Return the error if no credential of this kind has the id."""
+    """Return the error for an id that no credential of this kind has."""
     return NotFound("Admin credential not found" if is_admins else "API key not found")
 
 
 def new_secret(prefix: str) -> tuple[str, str]:
-    """Return a secret, `KEY_PREFIX` or `ADMIN_PREFIX` and hex digits, and its hash."""
+    """Return a new secret (`prefix` and hex digits) and its hash."""
     secret = prefix + secrets.token_hex(_SECRET_BYTES[prefix])
     return secret, hash_of(secret)
 
 
 def is_secret(token: str) -> bool:
-    """Return whether a token has the form of our secrets; others need no database query."""
+    """Return whether a token has the form of our secrets; other tokens need no database query."""
     return _SECRET.fullmatch(token) is not None
 
 
 def hash_of(token: str) -> str:
-    """Return the hash a credential is found by."""
+    """Return the hash of a token, by which its credential is found."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:
-    """Return whether the credential has not expired and the hash is of its secret, or of the
-    previous secret within the overlap."""
+    """Return whether the credential has not expired and the hash is that of its secret or, within
+    the overlap, of its previous secret."""
     if row["expires_ms"] is not None and row["expires_ms"] <= now_ms:
         return False
     if hmac.compare_digest(row["hash"], hash_):
@@ -204,7 +204,7 @@ _ADMINS_LOCK = "admin-credentials"
 
 _HAS_SECRET = or_(table.c.hash == bindparam("b_hash"), table.c.previous_hash == bindparam("b_hash"))
 _BY_SECRET = Prepared(select(table).where(_HAS_SECRET))
-# Revocation and rotation wait for this lock; storing the time of a use does not.
+# Revocation and rotation wait for this lock; storing the time of the last use does not.
 _LOCK = Prepared(
     select(table.c.hash, table.c.expires_ms, table.c.previous_hash, table.c.previous_until_ms)
     .where(_HAS_SECRET)
@@ -221,8 +221,8 @@ _RECORD_USE = (
     .values(last_used_ms=bindparam("used_ms"))
 )
 _IS_KEY = table.c.role.is_(None)
-# One row for each key under grants, and one for all others with the same ceilings: what can leave a
-# wallet is the sum over all keys that may use it, however many there are.
+# One row for each key under grants, and one for all other keys with the same ceilings. The maximum
+# that can leave a wallet is the sum over all keys that may use it, which may be many.
 _OF_WALLET = Prepared(
     select(
         grant_sets.c.principal,
@@ -242,13 +242,13 @@ _OF_WALLET = Prepared(
 
 
 async def lock_credential(connection: AsyncConnection, hash_: str) -> None:
-    """Lock a credential by its secret: it can be revoked or rotated only after the transaction.
+    """Lock a credential by its secret: it is not revoked or rotated before the transaction ends.
 
     Args:
-        hash_: SHA-256 of the secret, hex.
+        hash_: SHA-256 of the secret, in hex.
 
     Raises:
-        KeyRevoked: no credential has this secret, or it no longer works.
+        KeyRevoked: no credential has this secret, or the secret no longer works.
     """
     if await _usable(connection, _LOCK, hash_) is None:
         raise KeyRevoked
@@ -258,7 +258,7 @@ class Credentials:
     """The stored API keys and admin credentials. Every request reads them from the database, so a
     revocation takes effect at once in every process.
 
-    Uses are collected in memory and written together by `flush`, not one write a request.
+    Times of use are collected in memory, and `flush` writes them together, not each request.
     """
 
     def __init__(self, database: Database) -> None:
@@ -269,7 +269,7 @@ class Credentials:
         """Store a new credential.
 
         Raises:
-            InvalidRequest: another admin credential has its name, or there are `MOST_ADMINS`.
+            InvalidRequest: another admin credential has the name, or there are `MOST_ADMINS`.
         """
         async with self._database.write() as connection:
             if new.role is not None:
@@ -291,15 +291,15 @@ class Credentials:
         return None if row is None else self._credential(row._asdict())
 
     async def keys(self) -> list[Credential]:
-        """Return every API key, expired ones too, oldest first."""
+        """Return all API keys, including expired ones, oldest first."""
         return await self._list(_IS_KEY)
 
     async def names(self) -> dict[str, str]:
-        """Return id -> name of every API key."""
+        """Return id -> name for all API keys."""
         return {key.id: key.name for key in await self.keys()}
 
     async def admins(self) -> list[Credential]:
-        """Return every admin credential, expired ones too, oldest first."""
+        """Return all admin credentials, including expired ones, oldest first."""
         return await self._list(~_IS_KEY)
 
     async def _list(self, kind: ColumnElement[bool]) -> list[Credential]:
@@ -309,16 +309,16 @@ class Credentials:
         return [self._credential(row._asdict()) for row in rows]
 
     async def of_wallet(self, wallet_id: str) -> list[Row]:
-        """Return the keys that may use a wallet: `principal`, of a key under grants, or None for
-        `keys` others that have the same `spending_limit_lamports` and `max_costs_lamports`; oldest
-        first."""
+        """Return rows for the keys that may use a wallet, oldest first. A row's `principal` is a
+        key under grants, or None for a number (`keys`) of other keys that have the same
+        `spending_limit_lamports` and `max_costs_lamports`."""
         async with self._database.read() as connection:
             return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
 
     async def rotate(
         self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Give a key another secret, as `Credential.rotated` does; raises `NotFound` too."""
+        """Give a key a new secret, see `Credential.rotated`; raises `NotFound` too."""
         async with self._database.write() as connection:
             row = (await connection.execute(_key(key_id).with_for_update())).first()
             if row is None:
@@ -345,11 +345,11 @@ class Credentials:
         return was
 
     def used(self, credential: Credential, ms: int) -> None:
-        """Note a use; written by the next `flush`."""
+        """Note the time of a use; the next `flush` writes it."""
         self._uses[credential.id] = ms
 
     async def flush(self) -> None:
-        """Write the noted uses in one transaction; a failed write is retried at the next flush."""
+        """Write the noted times in one transaction; the next flush retries a failed write."""
         if not self._uses:
             return
         uses, self._uses = self._uses, {}
@@ -369,7 +369,7 @@ class Credentials:
 
 
 async def record_uses(connection: AsyncConnection, uses: Mapping[str, int]) -> None:
-    """Store when credentials were last used: id -> milliseconds since the Unix epoch."""
+    """Store the times of last use: credential id -> milliseconds since the Unix epoch."""
     # Sorted, so that two processes cannot deadlock on each other's rows.
     rows = [{"b_id": each, "used_ms": ms} for each, ms in sorted(uses.items())]
     await connection.execute(_RECORD_USE, rows)
@@ -382,7 +382,7 @@ async def _usable(
     if row is None:
         return None
     fields: dict[str, Any] = row._asdict()
-    # Most credentials end here, without a query of the database's clock.
+    # Most credentials are settled here, without a query for the database's clock.
     if fields["expires_ms"] is None and fields["hash"] == hash_:
         return fields
     return fields if usable_at(fields, hash_, await clock(connection)) else None

@@ -1,5 +1,5 @@
-"""Rate limits of a key in any 60 s: `rateLimit` transaction-producing requests and chats, and
-`REQUESTS_PER_MINUTE` requests of any kind."""
+"""A key's rate limits in any 60 s: `rateLimit` for chats and requests that make transactions, and
+`REQUESTS_PER_MINUTE` for requests of any kind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from solward.database.tables import key_requests, key_traffic
 WINDOW_S = 60.0
 _WINDOW_MS = 60_000
 
-# PostgreSQL only: on SQLite one process serves, and counts in memory. One statement, so that clock,
-# window and count are of one moment. The oldest of the newest `most` requests leaves the window
-# first, so it says when the next may start.
+# PostgreSQL only: on SQLite a single process serves, and counts in memory. It is one statement, so
+# that clock, window and count are from one moment. The oldest of the newest `most` requests leaves
+# the window first, which determines when the next request may start.
 _COUNT_REQUEST = text(
     """
     WITH clock AS MATERIALIZED (
@@ -40,8 +40,8 @@ _COUNT_REQUEST = text(
 )
 
 
-# Like `_COUNT_REQUEST`, for all requests: one row a second, because there are many. No request
-# waits for the disk: a crash of the database loses only the counts of the last half second.
+# Like `_COUNT_REQUEST`, but for all requests, with one row per second, because there are many. No
+# request waits for the disk: a crash of the database loses only the counts of half a second.
 _COUNT_TRAFFIC = text(
     """
     WITH clock AS MATERIALIZED (
@@ -68,7 +68,7 @@ ALL = "requests"
 
 
 class TooManyRequests(Exception):
-    """A request beyond a limit of its key; `retry_after` is in whole seconds, at least 1."""
+    """A request exceeds a limit of its key; `retry_after` is in whole seconds, at least 1."""
 
     def __init__(self, limit: int, retry_after: int, counted: str = SPENDING) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ class TooManyRequests(Exception):
 
 
 class RateLimiter:
-    """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
+    """Sliding windows by key id, in this process's memory; `clock` returns monotonic seconds."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, counted: str = SPENDING
@@ -94,13 +94,13 @@ class RateLimiter:
         times = self._requests.setdefault(key_id, deque())
         _shift(times, now)
         if len(times) >= limit:
-            # Room for one more request comes when this one leaves the window.
+            # One more request is possible when this one leaves the window.
             wait = times[len(times) - limit] + WINDOW_S - now
             raise TooManyRequests(limit, _seconds(wait), self._counted)
         times.append(now)
 
     async def used(self) -> Mapping[str, int]:
-        """Return key id -> its counted requests of the last minute."""
+        """Return key id -> number of its counted requests in the last minute."""
         now = self._clock()
         for times in self._requests.values():
             _shift(times, now)
@@ -112,7 +112,7 @@ class RateLimiter:
 
 
 class SharedRateLimiter:
-    """The windows of `SPENDING` in the database that several processes share, by its clock."""
+    """The windows of `SPENDING` in a database that several processes share, by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -125,7 +125,7 @@ class SharedRateLimiter:
             raise TooManyRequests(limit, _seconds(wait_ms / 1000))
 
     async def used(self) -> Mapping[str, int]:
-        """Return key id -> its counted requests of the last minute, without keys that made none."""
+        """Return key id -> number of its counted requests in the last minute, without zeros."""
         async with self._database.read() as connection:
             since = await clock(connection) - _WINDOW_MS
             statement = (
@@ -143,10 +143,10 @@ class SharedRateLimiter:
 
 
 class SharedTraffic:
-    """The windows of `ALL` in the database that several processes share, by its clock.
+    """The windows of `ALL` in a database that several processes share, by the database's clock.
 
-    Never counts more than the limit in a window. That is up to a second longer, because the second
-    in which it begins counts whole.
+    It never counts more requests than the limit in a window. A window may be up to a second longer,
+    because the second in which it begins counts as a whole.
     """
 
     def __init__(self, database: Database) -> None:
@@ -163,12 +163,12 @@ class SharedTraffic:
 
 
 async def count_request(connection: AsyncConnection, key_id: str, most: int) -> int | None:
-    """Count one request of a key, unless `most` were made in the window, by the database's clock.
+    """Count one request of a key, unless the window (by the database's clock) has `most` already.
 
     Returns:
-        None if it was counted, else milliseconds until the next may start.
+        None if it was counted, else the milliseconds until the next request may start.
     """
-    # Locked before the statement, which then sees the commits of every earlier holder.
+    # Locked before the statement, which then sees the commits of all earlier lock holders.
     await lock_exclusive(connection, f"key-requests:{key_id}")
     parameters = {"key": key_id, "most": most, "window": _WINDOW_MS}
     return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
@@ -179,12 +179,12 @@ Taking: TypeAlias = RateLimiter | SharedTraffic
 
 
 def limiter(database: Database) -> Limiter:
-    """Return what counts `SPENDING` for every process of the database."""
+    """Return the limiter that counts `SPENDING` for all processes of the database."""
     return SharedRateLimiter(database) if database.shared else RateLimiter()
 
 
 def traffic_limiter(database: Database) -> Taking:
-    """Return what counts `ALL` for every process of the database."""
+    """Return the limiter that counts `ALL` for all processes of the database."""
     return SharedTraffic(database) if database.shared else RateLimiter(counted=ALL)
 
 

@@ -1,1 +1,1 @@
-"""A service process: its parts, opened in order, which all its interfaces call."""
+"""A service process and its parts, which all its interfaces call."""

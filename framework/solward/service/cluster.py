@@ -1,8 +1,8 @@
-"""The cluster of a process: the embedded localnet, or one behind SOLANA_RPC_URL; and its prices.
+"""The Solana cluster of a process, the embedded localnet or one at SOLANA_RPC_URL; and its prices.
 
-Two sources, each independent of the other, say over HTTP what mainnet's assets are worth. Jupiter's
-price API (version 3, dev.jup.ag/docs/price) reads swaps on the chain, CoinGecko
-(docs.coingecko.com, `/simple/token_price/solana`) averages exchanges. Neither is believed alone:
+Two independent sources, both over HTTP, have prices of mainnet's assets. Jupiter's price API
+(version 3, dev.jup.ag/docs/price) uses swaps on the chain; CoinGecko (docs.coingecko.com,
+`/simple/token_price/solana`) averages exchanges. Neither is trusted alone:
 `solward.vault.money.judge.prices` compares them.
 """
 
@@ -65,29 +65,29 @@ from solward_localnet.storage import LedgerLocked, LedgerMismatch
 DEMO_POOLS: Final = tuple(str(pool.address) for pool in POOLS)
 """The pools of a localnet's demo market."""
 
-# dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
+# dev.jup.ag: all tiers have the same address; the key in `x-api-key` selects the tier.
 JUPITER_API_URL = "https://api.jup.ag"
 
-# The time for the answer of one node of several.
+# The time limit for the answer of one node, if there are several.
 _NODE_TIMEOUT_S = 10.0
 
 # CoinGecko's paid plans have their own address and header.
 _COINGECKO_PRO: Final = "pro-api.coingecko.com"
 
-# Mints of one request: the most of Jupiter's, as documented; CoinGecko takes 515.
+# The maximum number of mints in a request: Jupiter's documented one; CoinGecko accepts 515.
 _MINTS_A_REQUEST: Final = 50
 _MOST_BYTES: Final = 1_000_000
 # Skipped slots make a slot last longer; a larger margin would make prices look older.
 _PRICE_MARGIN: Final = 1.25
-# The most digits and magnitude of a price: exact arithmetic on longer numbers takes long.
+# The maximum digits and magnitude of a price; exact arithmetic on longer numbers is slow.
 _MOST_DIGITS: Final = 60
 _MOST_MAGNITUDE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A ledger with its network's name, its price sources and the nodes that do not answer.
-    `verify` raises until the ledger is known to be that network."""
+    """A ledger, its network's name, its price sources, and the nodes that do not answer. `verify`
+    raises an error until the ledger is known to belong to that network."""
 
     ledger: Ledger
     network: str
@@ -98,9 +98,9 @@ class Cluster:
 
 
 class MarketPrices:
-    """Price source: the prices that the demo market of a localnet pays now.
+    """A price source: the current prices of a localnet's demo market.
 
-    Whoever trades there moves its prices, so it is none for real money.
+    Anybody who trades there moves its prices, so it is unfit for real money.
     """
 
     name = "localnet"
@@ -121,21 +121,21 @@ class MarketPrices:
 
 
 class WrongCluster(ConfigError, LedgerError):
-    """The RPC serves another cluster than SOLANA_NETWORK names. It stops the start, or every
-    transaction if the ledger did not answer at the start."""
+    """The RPC node serves another cluster than SOLANA_NETWORK. The error prevents the start or, if
+    the ledger did not answer at the start, every transaction."""
 
 
 @asynccontextmanager
 async def open_cluster(
     settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
 ) -> AsyncIterator[Cluster]:
-    """Open the cluster the settings name.
+    """Open the cluster that the settings name.
 
     Args:
-        genesis: what a new embedded ledger holds beside its market.
+        genesis: the contents of a new embedded ledger in addition to its market.
 
     Raises:
-        ConfigError: the RPC is not the network it is said to be.
+        ConfigError: the RPC node does not serve the configured network.
         LocalnetError: the embedded ledger's file cannot be opened.
     """
     async with AsyncExitStack() as stack:
@@ -158,14 +158,14 @@ async def open_cluster(
                 await transport.check()
             ledger = Ledger(transport)
             verify = partial(_check_cluster, ledger, settings.solana_network)
-            # An unreachable ledger is checked again before the first transaction is built.
+            # If the ledger cannot be reached, it is checked before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
         network = settings.solana_network
         if network == "localnet":
             sources: tuple[PriceSource, ...] = (MarketPrices(ledger),)
         else:
-            # On the test networks the assets that they price are worth nothing.
+            # On the test networks, the assets with prices have no value.
             sources = await _price_sources(settings, ledger, stack) if settings.mainnet else ()
         yield Cluster(ledger, network, localnet, verify, sources, nodes_away)
 
@@ -201,7 +201,7 @@ def localnet_errors() -> Iterator[None]:
 def localnet_options(
     settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
 ) -> LocalnetOptions:
-    """Return the options that open the embedded localnet: the settings' pace, the demo market."""
+    """Return the options to open the embedded localnet: the settings' pace, and the demo market."""
     return LocalnetOptions(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
@@ -218,7 +218,7 @@ def jupiter_url(settings: Settings) -> str:
 
 
 def jupiter_headers(settings: Settings) -> dict[str, str]:
-    """Return the key of Jupiter's API, if one is configured."""
+    """Return the headers with the key of Jupiter's API, if a key is configured."""
     key = settings.key_for("jupiter_api_key", "jupiter_api_url")
     return {} if key is None else {"x-api-key": key}
 
@@ -228,7 +228,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
 
     def judge(genesis: str) -> None:
         judge_genesis(genesis, network)
-        # A local cluster's hash is not known beforehand; it must be the same on every node.
+        # A local cluster's genesis hash is not known before, but must be the same on all nodes.
         if not seen:
             seen.append(genesis)
         if genesis != seen[0]:
@@ -237,7 +237,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
                 f" ({_cluster(seen[0])} and {_cluster(genesis)})"
             )
 
-    # A call on a broken connection is tried once more, by the next node if there is one.
+    # If a connection breaks, the call is tried once more, on the next node if there is one.
     retries = int(len(urls) == 1)
     return FailoverTransport(
         [
@@ -257,7 +257,7 @@ async def _check_cluster(ledger: Ledger, network: str) -> None:
 
 
 def judge_genesis(genesis: str, network: str) -> None:
-    """Raise `WrongCluster` if a genesis hash is not that of the network."""
+    """Raise `WrongCluster` if a genesis hash is not the hash of the network."""
     expected = GENESIS.get(network)
     if genesis == expected or (expected is None and genesis not in GENESIS.values()):
         return
@@ -269,7 +269,7 @@ def judge_genesis(genesis: str, network: str) -> None:
 
 
 def _cluster(genesis: str) -> str:
-    """Return a cluster by the name that its genesis hash has, and the hash."""
+    """Return a text with the name of a genesis hash's cluster, and the hash."""
     known = {value: name for name, value in GENESIS.items()}
     return f"{known.get(genesis, 'an unknown cluster')} (genesis hash {genesis})"
 
@@ -281,11 +281,11 @@ def _rejection(error: Exception) -> LedgerRejected | None:
 
 
 class BadPriceAnswer(Exception):
-    """An answer that is none; its text holds nothing of the address."""
+    """A price source's answer is invalid; the error's text has no part of the address."""
 
 
 class JupiterPrices:
-    """Prices of swaps on the chain. Their age is that of the slot they are of."""
+    """Prices from swaps on the chain. A price's time is that of its slot."""
 
     name = "jupiter"
 
@@ -309,14 +309,14 @@ class JupiterPrices:
             usd, decimals = _exact(entry.get("usdPrice")), entry.get("decimals")
             slot = entry.get("blockId")
             if usd is not None and type(decimals) is int and type(slot) is int:
-                # A node that is behind would otherwise give the price a time in the future.
+                # Otherwise a node that is behind would give the price a time in the future.
                 age = round(max(0, tip.slot - slot) * slot_ms)
                 found[asset] = Price(usd, decimals, now - age)
         return found
 
 
 class CoinGeckoPrices:
-    """Prices averaged over exchanges, with their own times, of mints with known decimals."""
+    """Prices averaged over exchanges, with CoinGecko's times, for mints with known decimals."""
 
     name = "coingecko"
 
@@ -326,7 +326,7 @@ class CoinGeckoPrices:
 
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
         """See `PriceSource.prices`; raises where it does not answer."""
-        # CoinGecko gives no decimals, and one node's word is not enough.
+        # CoinGecko states no decimals, and the answer of a single node is not enough.
         known = {asset: SOL_DECIMALS if asset == SOL else known_decimals(asset) for asset in assets}
         wanted = [asset for asset, decimals in known.items() if decimals is not None]
         query = {"vs_currencies": "usd", "include_last_updated_at": "true", "precision": "full"}
@@ -342,7 +342,7 @@ class CoinGeckoPrices:
 
 
 def coingecko_headers(url: str, key: str | None) -> dict[str, str]:
-    """Return the header that carries a key: paid plans have another one than the free plan."""
+    """Return the header with the key; paid plans use another header than the free plan."""
     if key is None:
         return {}
     is_paid = httpx.URL(url).host == _COINGECKO_PRO
@@ -356,10 +356,10 @@ async def _entries(
     assets: Collection[str],
     query: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the price API's object of each asset, without answers that are no objects.
+    """Return the price API's object for each asset, without values that are not objects.
 
     Args:
-        named: the field of the query that has the assets' mints.
+        named: the query field for the assets' mints.
     """
     mint_of = {asset: WRAPPED_SOL_MINT if asset == SOL else asset for asset in assets}
     mints = sorted(mint_of.values())
@@ -395,7 +395,7 @@ async def _answer(
 
 
 def _exact(number: object) -> Fraction | None:
-    """Return a JSON number without a float in between; None if it cannot be a price."""
+    """Return a JSON number exactly, without a float; None if it cannot be a price."""
     if type(number) is int:
         return Fraction(number) if 0 < number < 10**_MOST_MAGNITUDE else None
     if type(number) is not Decimal or not number.is_finite() or number <= 0:

@@ -1,13 +1,13 @@
-"""The history of transactions: its newest records, and pages of records that fit a filter.
+"""The history of transactions: the newest records, and pages of records that match a filter.
 
-A filtered page is of bounded work. One index is walked, newest first by time: that of the wallet
-where one is asked for, else of the recipient, else of the agent, else of all. What the index does
-not say is asked of each record that is walked, of `MOST_WALKED` in one page; a page that ends there
-says where the next one goes on.
+The work for a filtered page is bounded. The query walks one index, newest first: the wallet's index
+if the filter names a wallet, else the recipient's, else the agent's, else that of all records. It
+checks the other conditions on each record it walks, at most `MOST_WALKED` for one page. A page that
+ends there says where the next page begins.
 
-A record that has ended is written as JSON once. The row `GET transactions?limit=50` of
-`python -m benchmarks rest` needs it: read and written anew each time, a page comes to 0.26 and 0.28
-of the bare handler, where the limit is 0.44; with texts that are kept it comes to 0.45 to 0.59.
+The JSON of an ended record is written once and cached. Otherwise `GET transactions?limit=50` in
+`python -m benchmarks rest` reaches only 0.26 to 0.28 of the bare handler's rate, and the limit is
+0.44; with cached texts it reaches 0.45 to 0.59.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MOST_WALKED = 2_000
 """The most records that one page looks at."""
 
 _LAST_MS = 2**62
-# Fields with an index; the first one of a filter is walked. A key confined to a wallet walks only
-# that wallet's records, so its next page never begins at another wallet's id.
+# Fields with an index; a filter's first such field is walked. A key confined to a wallet walks only
+# that wallet's records, so its next page never begins at the id of another wallet's record.
 _WALKED = ("wallet_id", "recipient", "agent_id")
 # The conditions of the partial indexes.
 _INDEXED = {
@@ -46,25 +46,25 @@ _YES: ColumnElement[int] = literal_column("1").label("fits")
 _NO: ColumnElement[int] = literal_column("0").label("place")
 _FIELDS = (*_WALKED, "type", "status")
 
-# The records that an export holds in memory at once.
+# The number of records that an export has in memory at once.
 EXPORT_PAGE: Final = 50
 # Enough for about 15,000 records.
 MOST_BYTES = 16 * 1024 * 1024
-# The bytes of an entry without its text: objects, the key and its place in the table.
+# The bytes of a cache entry without its text: objects, the key and its place in the table.
 _ENTRY_BYTES = 300
 
-# A record's id, and whether the fee is in the text.
+# The key of a text: the record's id, and whether the text has the fee.
 Key = tuple[str, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """A filter of a history; a field that is None matches every record.
+    """A filter for records; a field that is None matches every record.
 
     Attributes:
-        recipient: an address.
-        since_ms: the first moment, in milliseconds since the Unix epoch.
-        until_ms: the first moment after the last.
+        recipient: the recipient's address.
+        since_ms: the earliest time, in milliseconds since the Unix epoch.
+        until_ms: the end of the time range, exclusive.
     """
 
     wallet_id: str | None = None
@@ -78,11 +78,11 @@ class RecordFilter:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """One page of a filtered history.
+    """One page of records that match a filter.
 
     Attributes:
-        ids: of the records, newest first by time.
-        next: the record after which older ones may fit; None if there are none.
+        ids: the records' ids, newest first.
+        next: the id of the record after which older records may match; None on the last page.
     """
 
     ids: list[str]
@@ -90,7 +90,7 @@ class RecordPage:
 
 
 class KeptTexts:
-    """The most recently used texts of records, in so many bytes of memory at most."""
+    """A cache of the most recently used record texts, with a maximum size in bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -98,14 +98,14 @@ class KeptTexts:
         self.bytes = 0
 
     def get(self, key: Key) -> bytes | None:
-        """Return the text of a key, None if it is not kept."""
+        """Return the text of a key, None if it is not cached."""
         text = self._texts.get(key)
         if text is not None:
             self._texts.move_to_end(key)
         return text
 
     def keep(self, key: Key, text: bytes) -> None:
-        """Keep a text, and drop those that were not used for the longest time."""
+        """Store a text, and drop the texts that were used longest ago."""
         if key in self._texts:
             return
         self._texts[key] = text
@@ -116,16 +116,16 @@ class KeptTexts:
 
 
 class History:
-    """The records of a database.
+    """Reads the records of a database.
 
-    Of each call a key `before` is the record that those of a page are older than; raises
-    `InvalidRequest` where it is none.
+    `before` is the id of a record: a page has only older records. If it is not a record's id, the
+    methods raise `InvalidRequest`.
     """
 
     def __init__(self, database: Database, most_bytes: int = MOST_BYTES) -> None:
         self._database = database
-        # What has ended is kept: every UPDATE of a record asks that it is `pending`, so that an
-        # ended one never changes, whichever process ends it.
+        # Only ended records are cached. They never change, because every UPDATE of a record, in any
+        # process, requires that it is `pending`.
         self._kept = KeptTexts(most_bytes)
 
     async def record(self, transaction_id: str) -> TransactionRecord:
@@ -139,7 +139,7 @@ class History:
     async def newest(
         self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
     ) -> list[TransactionRecord]:
-        """Return records newest first, of one wallet or all."""
+        """Return the records of one wallet or of all, newest first."""
         async with self._database.read() as connection:
             found = await store.history(connection, wallet_id, limit, before)
             if not found:
@@ -149,7 +149,7 @@ class History:
     async def page(
         self, wallet_id: str | None, limit: int, before: str | None, *, fee: bool
     ) -> list[bytes]:
-        """Return the records of `newest`, each as JSON in UTF-8.
+        """Return the records of `newest`, each as JSON text in UTF-8.
 
         Args:
             fee: see `TransactionRecord.to_json`.
@@ -163,8 +163,8 @@ class History:
     async def filtered_page(
         self, wanted: RecordFilter, limit: int, before: str | None, *, fee: bool
     ) -> tuple[list[bytes], str | None]:
-        """Return a page of the records that fit, and the id after which the next page begins,
-        None on the last one. A page that is not the last may have fewer than `limit` records."""
+        """Return a page of the records that match, and the id after which the next page begins,
+        None on the last page. Other pages may have fewer than `limit` records too."""
         async with self._database.read() as connection:
             page = await filtered_ids(connection, wanted, limit, before)
             if not page.ids:
@@ -172,7 +172,7 @@ class History:
             return await self._texts(connection, page.ids, fee=fee), page.next
 
     async def every(self, wanted: RecordFilter) -> AsyncGenerator[list[TransactionRecord], None]:
-        """Yield every record that fits, a page at a time, newest first; pages may be empty."""
+        """Yield all records that match, page by page, newest first; pages may be empty."""
         before: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -186,7 +186,7 @@ class History:
     async def _texts(
         self, connection: AsyncConnection, ids: Sequence[str], *, fee: bool
     ) -> list[bytes]:
-        """Return the records of these ids, in their order; one query reads those not kept."""
+        """Return the texts of these ids, in order; one query reads those not cached."""
         texts = {id_: self._kept.get((id_, fee)) for id_ in ids}
         missing = [id_ for id_, text in texts.items() if text is None]
         if missing:
@@ -205,7 +205,7 @@ async def _check_place(connection: AsyncConnection, before: str | None) -> None:
 async def filtered_ids(
     connection: AsyncConnection, wanted: RecordFilter, limit: int, before: str | None
 ) -> RecordPage:
-    """Return the newest records that fit, older than the record `before`; one query."""
+    """Return the newest records that match and are older than `before`, with one query."""
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
     names = tuple(name for name in _FIELDS if name in given)
     parameters: dict[str, Any] = {f"b_{name}": given[name] for name in names}
@@ -220,14 +220,14 @@ async def filtered_ids(
     if is_walked:
         parameters["b_most"] = MOST_WALKED
     rows = await statement.all(connection, parameters)
-    # A full page may have more behind it, and so may one that ends where its walk did.
+    # More records may follow a full page, and a page that ended with its walk.
     is_over = len(rows) < limit and not (is_walked and rows and rows[-1][2] == MOST_WALKED)
     return RecordPage([row[0] for row in rows if row[1]], None if is_over else rows[-1][0])
 
 
 @functools.cache
 def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
-    """Return the statement for these fields, and whether it walks more records than it gives."""
+    """Return the statement for these fields, and whether it walks more records than it returns."""
     walked = next((name for name in _WALKED if name in names), None)
     columns = transactions.c
     start: Any = bindparam("b_last")
@@ -236,7 +236,7 @@ def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
         place = select(columns.created_ms, columns.seq).where(columns.id == bindparam("b_before"))
         moment = place.with_only_columns(columns.created_ms).scalar_subquery()
         seq = place.with_only_columns(columns.seq).scalar_subquery()
-        # A single bound, so that no database walks the range of the other one.
+        # Only one bound is used, so that no database walks the range of the other bound.
         start = case((moment < start, moment), else_=start)
         conditions.append(or_(columns.created_ms < moment, columns.seq < seq))
     conditions.append(columns.created_ms <= start)

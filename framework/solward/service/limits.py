@@ -1,5 +1,5 @@
-"""The service's limits and policy, as its settings have them; and the freeze switches: that of the
-service, and one for each wallet."""
+"""The limits and rules that the service's settings define; and the freeze switches, one for the
+service and one for each wallet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from solward.vault.store import spending
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:
-    """Return the service's limits for each wallet."""
+    """Return the limits that the service sets for each wallet."""
     return ScopeLimits(
         max_lamports_per_tx=settings.max_lamports_per_transaction,
         max_tx_per_minute=settings.max_transactions_per_minute,
@@ -34,7 +34,7 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
-    """Return the mints of REGULATED_MINTS; raises `ConfigError` for anything but mint or symbol."""
+    """Return the mints of REGULATED_MINTS; raises `ConfigError` if one is no mint or symbol."""
     try:
         return frozenset(
             tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints
@@ -46,11 +46,11 @@ def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
 def engine_options(
     settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
 ) -> EngineOptions:
-    """Return the rules and limits of the engine; raises `ConfigError` as `regulated_mints`."""
+    """Return the engine's rules and limits; raises `ConfigError` as `regulated_mints` does."""
     return EngineOptions(
         prices=prices,
         tokens=tokens,
-        # On other networks tokens are worth nothing, and the demo's market mints its own.
+        # On other networks tokens have no value, and the demo's market mints its own tokens.
         listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
         policy=Policy(
             blocked_addresses=settings.blocked_addresses,
@@ -77,8 +77,8 @@ class FrozenSwitch:
     """A freeze of a wallet or of the service, with its reason and time.
 
     Attributes:
-        wallet_id: None for the service, and with it every wallet.
-        name: the wallet's.
+        wallet_id: the wallet's id; None for the service with all wallets.
+        name: the wallet's name.
     """
 
     wallet_id: str | None
@@ -89,26 +89,26 @@ class FrozenSwitch:
 
 @dataclass(frozen=True, slots=True)
 class FreezeSwitches:
-    """Sets and reads the switches.
+    """Sets and reads the freeze switches.
 
-    Every method that names a wallet raises `WalletNotFound` when there is none.
+    Methods with a wallet's id raise `WalletNotFound` if the wallet does not exist.
     """
 
     _database: Database
     _wallets: Wallets
 
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
-        """Stop every new transaction of one wallet, or of all; takes effect at once."""
+        """Stop all new transactions of one wallet, or of all wallets, at once."""
         await self._set(wallet_id, True, reason)
 
     async def thaw(self, wallet_id: str | None) -> None:
-        """Allow transactions again."""
+        """Allow transactions of one wallet, or of all wallets, again."""
         await self._set(wallet_id, False, None)
 
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """Return the service's switch, None if it is not frozen; at most `at_most` switches of
+        """Return the service's switch, None if it is not frozen; the switches of at most `at_most`
         frozen wallets, latest first; and the number of frozen wallets."""
         of_wallet = switches.c.scope == "wallet:" + wallets.c.id
         of_service = switches.c.scope == spending.SERVICE_SCOPE

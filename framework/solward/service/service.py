@@ -1,6 +1,6 @@
-"""One process: its parts, opened in order and closed in reverse.
+"""One process of the service: its parts are opened in order and closed in reverse order.
 
-Home lock, plugins, database, keys, ledger, reconciliation; only then may anything be served.
+The order is home lock, plugins, database, keys, ledger, reconciliation; serving starts after that.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ from solward.vault.money.judge.prices import Prices, PriceSource
 from solward.vault.money.send.takeover import Process, registered
 from solward.vault.money.steps import StepHook, no_hook
 
-# Long enough for a ledger that answers to settle everything, short enough to start without one.
+# Long enough to settle everything if the ledger answers; short enough to start without a ledger.
 RECONCILE_WAIT_S = 5.0
-# The pause between two reads of other processes' events: half of the delay that
+# The pause between two reads of other processes' events: half the delay that
 # docs/reference/events.md states.
 EVENTS_POLL_S = 0.25
 
@@ -85,8 +85,8 @@ class Solward:
     """The parts of one process. Open it with `Solward.open`.
 
     Attributes:
-        live: the plugins that are in use, and what third parties' run in.
-        keys: API keys, as callers outside of their requests.
+        live: the plugins in use, and the hosts of third parties' plugins.
+        keys: API keys, for work that is done for them outside of their requests.
     """
 
     settings: Settings
@@ -132,16 +132,16 @@ class Solward:
         price_sources: Sequence[PriceSource] | None = None,
         genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
     ) -> AsyncIterator[Solward]:
-        """Open every part, reconcile, resume the agents; close all of it at the end.
+        """Open every part, reconcile, and resume the agents; close every part at the end.
 
         Args:
             kind: the process's kind in the database: `api` or `worker`.
-            demo: load demo providers too.
+            demo: whether to load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
-            phase_hook: called after each phase of an agent's cycle (likewise).
-            schedule_hook: called after each phase of a schedule's run (likewise).
-            price_sources: who says what assets are worth; None for those of the network.
-            genesis: what a new embedded ledger holds beside its market (tests).
+            phase_hook: called after each phase of an agent's cycle (for tests too).
+            schedule_hook: called after each phase of a schedule's run (for tests too).
+            price_sources: the sources of asset prices; None for the network's sources.
+            genesis: the contents of a new embedded ledger in addition to its market (tests).
 
         Raises:
             ConfigError, HomeLocked, KeystoreError, StoreError: a part cannot be opened.
@@ -195,7 +195,7 @@ class Solward:
                 await bind_network(database, settings.solana_network)
 
             if bound is None:
-                # An unreachable ledger is verified and bound before the first transaction.
+                # A ledger without an answer is verified and bound before the first transaction.
                 with contextlib.suppress(LedgerUnavailable):
                     await verify_network()
             await stack.enter_async_context(
@@ -205,7 +205,7 @@ class Solward:
             prices = Prices(
                 cluster.price_sources if price_sources is None else price_sources,
                 max_age_ms=settings.price_max_age_s * 1000,
-                # The localnet's market is the only source, so there is nothing to compare it with.
+                # The localnet's market is the only source, so its prices cannot be compared.
                 max_spread_bps=settings.price_max_spread_bps,
             )
             stack.push_async_callback(prices.close)
@@ -301,13 +301,13 @@ class Solward:
                 hook=step_hook,
             )
             if settings.api_key_store == "memory":
-                # Keys end here, before anything can run for one of them.
+                # All API keys end here, before anything can run for one of them.
                 for key in await credentials.keys():
                     await keys.revoke(key.id)
             plugins.on_problem = live.add_problem
             webhook = Webhook.from_settings(database, settings)
             if webhook is not None:
-                # Deliveries begin before the first hold can be made.
+                # Deliveries start before the first hold can be made.
                 await stack.enter_async_context(webhook.delivering())
             alert_webhook = AlertWebhook.from_settings(database, settings)
             if alert_webhook is not None:
@@ -331,7 +331,7 @@ class Solward:
             live.on_change = use_plugins
             await stack.enter_async_context(live.watched())
             models.warm(await agents.providers_in_use())
-            # Skills may belong to any plugin, so schedules start after all of the above.
+            # Schedules start after all of the above, because their skills may belong to any plugin.
             stack.push_async_callback(schedules.runner.close)
             schedules.runner.start()
             if alert_webhook is not None:
@@ -377,7 +377,7 @@ class Solward:
 
 
 async def _told_by_others(events: EventBus) -> None:
-    """Have event streams read the log again and again: other processes write it, too."""
+    """Wake event streams regularly to read the log, because other processes write it too."""
     while True:
         await asyncio.sleep(EVENTS_POLL_S)
         events.wake()
@@ -386,8 +386,8 @@ async def _told_by_others(events: EventBus) -> None:
 async def _read_time(ledger: Ledger, database: Database) -> None:
     """Read the ledger's time once, as soon as the ledger answers, for the windows of limits.
 
-    Afterwards it comes with every transaction that is judged. Without it, limits and budgets of a
-    service that was stopped for a while would show what left their windows meanwhile.
+    Later, every judged transaction brings it. Without this read, a service that was stopped for a
+    while would report limits and budgets with amounts that have left their windows.
     """
     while True:
         try:

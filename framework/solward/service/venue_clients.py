@@ -1,4 +1,4 @@
-"""The context of each venue plugin: a client of its own, its secrets, its pools."""
+"""The context of each venue plugin: its own client, its secrets, its pools."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from solward.types.manifest import Terms
 from solward.types.venue import VenueContext
 
 _JUPITER_ADDRESS = "JUPITER_API_URL"
-# The built-in venue that trades with the pools of a localnet, and nowhere else.
+# The built-in venue that trades only with the pools of a localnet.
 _DEMO_MARKET = "demo_market"
 _TIMEOUT_S = 15.0
 
 
 @dataclass(slots=True)
 class VenueClients:
-    """The clients of the venues, by address."""
+    """The HTTP clients of the venues, by plugin and address."""
 
     settings: Settings
     cluster: Cluster
@@ -45,7 +45,7 @@ class VenueClients:
         """Return the registry's venues of this network, each with its context.
 
         Raises:
-            ConfigError: a `.env` says where the key of Jupiter's API goes, and does not bring it.
+            ConfigError: a `.env` has the address of Jupiter's API, but not the key.
         """
         others = () if self._is_localnet else (_DEMO_MARKET,)
         return [self._venue(each) for name, each in registry.venues.items() if name not in others]
@@ -75,7 +75,7 @@ class VenueClients:
         except ConfigError as error:
             lacks = str(error)
         storage = made_storage(self.settings.solward_home, spec.manifest, plugin.distribution)
-        # This context is for a venue in this process; a plugin host makes its own.
+        # This context is for a venue in this process; a plugin host makes its own context.
         secrets = {env: self.settings.plugin_secret(env) for env in Terms.from_spec(spec).secrets()}
         if spec.name == _DEMO_MARKET:
             pools = DEMO_POOLS
@@ -98,7 +98,7 @@ class VenueClients:
     def _client(
         self, plugin: LoadedVenue, address: str | None, headers: Mapping[str, str]
     ) -> httpx.AsyncClient:
-        """Return one for each plugin and address: nothing of a connection is another plugin's."""
+        """Return a client for each plugin and address: plugins must not share connections."""
         key = f"{plugin.distribution}/{plugin.spec.name} {address}"
         if key not in self._clients:
             client = httpx.AsyncClient(

@@ -1,1 +1,1 @@
-"""Serves HTTP with Hypercorn and limits what its clients can use up."""
+"""Serves HTTP with Hypercorn, and limits the resources that clients can use up."""

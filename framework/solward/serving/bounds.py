@@ -1,4 +1,4 @@
-"""Limits on the number of a server's clients, and on the time it waits for each of them."""
+"""Limits on the number of a server's clients, and on the time that it waits for each client."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PIECE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on what clients of a port can use up; docs/how-to/operate.md lists them."""
+    """Limits on the resources that a port's clients can use; docs/how-to/operate.md lists them."""
 
-    # Connections that stay open; for a moment there may be up to twice as many.
+    # The maximum number of open connections; for a moment there may be up to twice as many.
     connections: int = 1_024
-    # Size of a request's line and headers.
+    # The maximum size of a request's line and headers.
     head_bytes: int = 64 * 1024
-    # Time for a whole head to arrive, and for the rest of a request that is already answered.
+    # Time for a whole head, or for the rest of a request that is already answered, to arrive.
     head_s: float = 30.0
     idle_s: float = 75.0
     # Time for a body to arrive; by default only the application limits it.
@@ -37,24 +37,24 @@ class Bounds:
     # A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so
     # a stop need not wait that long.
     stop_s: float = 10.0
-    # Time to read a new connection's request, before the server closes connections to make room.
+    # Time to read a new connection's request before the server closes connections to make room.
     crowded_s: float = 0.02
     tick_s: float = 1.0
 
 
 class Connections:
-    """All connections of a server, and the time since when it waits for each client.
+    """All connections of a server, each with the time since when it waits for the client.
 
-    If there are too many, the server closes those in `heads` first, then `idle`, `bodies` and
-    `unread`; in each, the one that has waited longest. A request that arrived whole is safe, unless
-    its client does not read the answer.
+    If there are too many, the server closes connections in `heads` first, then in `idle`, `bodies`
+    and `unread`; in each list, the longest waiting first. A request that arrived whole is never cut
+    off, unless its client does not read the answer.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.all: set[Connection] = set()
         self.heads, self.idle, self.bodies = (dict[Connection, float]() for _ in range(3))
-        # Keys are requests, and connections that are closing.
+        # The keys are requests, and connections that are closing.
         self.unread: dict[Any, float] = {}
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
@@ -67,14 +67,14 @@ class Connections:
         if len(self.all) > 2 * self.bounds.connections:
             self._close_longest()
         elif len(self.all) > self.bounds.connections and not self._trimming:
-            # A waiting client's request may have arrived and not be read yet.
+            # A waiting client's request may have arrived but not been read yet.
             self._trimming = True
             self._loop.call_later(self.bounds.crowded_s, self._trim)
         if not self._ticking:
             self._tick()
 
     def remove(self, lost: Connection) -> None:
-        """Forget a connection, which is closed or about to be."""
+        """Forget a connection that is closed or about to close."""
         self.all.discard(lost)
         lost.wait(None)
         self.unread.pop(lost, None)
@@ -87,7 +87,7 @@ class Connections:
     def _close_longest(self) -> bool:
         now = self.now()
         for waiting, least_s in (
-            # A new client's request may have arrived and not be read yet.
+            # A new client's request may have arrived but not been read yet.
             (self.heads, self.bounds.crowded_s),
             (self.idle, 0.0),
             (self.bodies, 0.0),
@@ -116,22 +116,22 @@ class Connections:
 
 
 class Connection:
-    """One client's connection, with its requests and the server's wait."""
+    """One client's connection, with its requests and the state of the server's wait."""
 
     def __init__(self, kept: Connections, abort: Callable[[bool], None]) -> None:
-        """Count it among the server's connections.
+        """Add the connection to the server's connections.
 
         Args:
-            abort: closes it at once; True says that an answer is cut off and must not look whole.
+            abort: closes it at once; True says that a cut-off answer must not look whole.
         """
         self.kept, self._abort = kept, abort
-        # Unanswered requests; those of them that arrived whole; answers being sent.
+        # Unanswered requests; unanswered requests that arrived whole; answers being sent.
         self.running = self.whole = self.answering = 0
         self._waiting: dict[Connection, float] | None = None
         kept.add(self)
 
     def wait(self, waiting: dict[Connection, float] | None) -> None:
-        """Start a wait in one of the waiting lists; None ends it; the same wait goes on."""
+        """Start a wait in a waiting list; None ends it, and the same list continues it."""
         if waiting is not self._waiting:
             if self._waiting is not None:
                 del self._waiting[self]
@@ -140,7 +140,7 @@ class Connection:
                 self._waiting[self] = self.kept.now()
 
     def place(self, waiting: dict[Connection, float]) -> None:
-        """Wait in `waiting` for a request's rest, or idle; not while a whole request runs."""
+        """Wait in `waiting` for a request's rest, or idle, unless a whole request is running."""
         self.wait(None if self.whole else waiting if self.running else self.kept.idle)
 
     def begin(self) -> None:
@@ -149,7 +149,7 @@ class Connection:
         self.place(self.kept.heads)
 
     def cut_off(self) -> None:
-        """Close it at once; its requests end as if the client had gone away."""
+        """Close the connection at once; its requests end as if the client had gone away."""
         self.kept.remove(self)
         self._abort(self.running > 0)
 
@@ -173,11 +173,11 @@ class Request:
         try:
             await app(scope, self.receive, self.send)
         except TimeoutError:
-            # The client did not read the answer in the application's own time.
+            # The client did not read the answer within the application's time limit.
             if not self._begun:
                 raise
         except RuntimeError:
-            # uvloop raises it if the client is gone.
+            # uvloop raises this error if the client is gone.
             if self._connection in self._connection.kept.all:
                 raise
         finally:
@@ -193,7 +193,7 @@ class Request:
             return self._note(await self._receive())
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer, the last one when the request has come whole."""
+        """Send a part of the answer, the last part only after the whole request has arrived."""
         connection, kind = self._connection, message["type"]
         if kind == "http.response.start":
             self._begun = True
@@ -201,7 +201,7 @@ class Request:
         is_last = kind == "http.response.body" and not message.get("more_body")
         connection.answering -= is_last
         if is_last and not self._came:
-            # Hypercorn closes a connection whose request ends after its answer.
+            # Hypercorn closes a connection if its request ends after the answer.
             await self._pass_on({**message, "more_body": True})
             self._waiting = connection.kept.heads
             connection.place(self._waiting)
@@ -215,7 +215,7 @@ class Request:
             self._end()
 
     async def _pass_on(self, message: Message) -> None:
-        """Send a message, its body in pieces; each waits until the client has read the last one."""
+        """Send a message, its body in pieces; each waits until the client has read the last."""
         body = memoryview(message.get("body", b""))
         while len(body) > _PIECE_BYTES:
             piece = bytes(body[:_PIECE_BYTES])
@@ -230,7 +230,7 @@ class Request:
         unread = self._connection.kept.unread
         unread[self] = self._connection.kept.now()
         try:
-            # It waits for the client to read the parts before.
+            # This waits until the client has read the parts before.
             await self._send(message)
         finally:
             unread.pop(self, None)

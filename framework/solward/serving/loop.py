@@ -25,7 +25,7 @@ _READ_BYTES = 64 * 1024
 _MOST_LINES = 256
 _LONGEST_LINE = 4 * 1024
 _HEAD_END = re.compile(rb"\n\r?\n")
-# Heads to refuse. With one of the first three, h11 tries every way to split the line.
+# Request heads to refuse. For each of the first three, h11 would try every way to split a line.
 _NO_HEAD = re.compile(rb"[\x00\x0b\x0c]|\r(?!\n)|\n[ \t]|\APRI \* |(?i:\nupgrade:[^\n]*websocket)")
 _OFFER = re.compile(rb"(?i)(?<=\n)upgrade(?=:[ \t]*h2c[ \t]*\r?\n)")
 _FRAMING = re.compile(rb"(?i)\n(content-length|transfer-encoding)[ \t]*:")
@@ -34,12 +34,12 @@ _LAST = re.compile(
     rb"(?i)\A[^\n]* http/1\.0\r?\n|\nconnection:(?:[^\n]*,)?[ \t]*close[ \t]*[,\r\n]"
 )
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
-# Hypercorn answers these with 400.
+# Hypercorn answers these heads with 400.
 _REFUSED, _BAD_CHUNK = b"\r\n", b"-\r\n"
 
 
 class _Streams:
-    """Serves Hypercorn as a connection's reader, writer, context and application."""
+    """Acts as a connection's reader, writer, context and application for Hypercorn."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class _Streams:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._app, self._reader, self._writer = app, reader, writer
-        # As a context. A shared event would let an idle connection outlive its client.
+        # Attributes of a context. A shared event would let an idle connection outlive its client.
         self.event_class, self.terminated = WorkerContext.event_class, asyncio.Event()
-        # As a writer.
+        # Attributes of a writer.
         self.get_extra_info, self.drain = writer.get_extra_info, writer.drain
         self.wait_closed, self.write = writer.wait_closed, writer.write
         self._parts, self._came, self._is_over = self._requests(), bytearray(), False
-        # Without this option, a body waits until the client has acknowledged its head.
+        # Without this option, an answer's body waits until the client has acknowledged the head.
         self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run(serve))
         self.connection = Connection(kept, self._abort)
 
     async def _run(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            # A client can make Hypercorn fail; that is not an error of this server.
+            # A client can make Hypercorn fail, which is not an error of this server.
             with contextlib.suppress(Exception):
                 await serve(self)
         finally:
@@ -75,21 +75,21 @@ class _Streams:
             try:
                 await Request(self.connection, receive, send).run(self._app, scope)
             except asyncio.CancelledError:
-                # Hypercorn notifies the stream, which waits for ever if the connection failed.
+                # Hypercorn notifies the stream, which would wait for ever if the connection failed.
                 task = asyncio.current_task()
                 assert task is not None
                 asyncio.get_running_loop().call_later(1.0, task.cancel)
                 raise
             if self._writer.is_closing() and not self.connection.running:
-                # Hypercorn waits for ever to parse a request that came behind the last one.
+                # Hypercorn would wait for ever to parse a request that came after the last one.
                 self.task.cancel()
 
     async def mark_request(self) -> None:
-        """Count a request; its application is called next."""
+        """Count a request, for which the application is called next."""
         self.connection.begin()
 
     def at_eof(self) -> bool:
-        """Return whether the client sends nothing more; then Hypercorn stops waiting too."""
+        """Return whether the client has ended its stream; then Hypercorn stops waiting too."""
         if self._is_over:
             self.terminated.set()
         return self._is_over
@@ -99,7 +99,7 @@ class _Streams:
         return await anext(self._parts, b"")
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        """Yield the whole head of each request, then its body.
+        """Yield each request: its whole head, then its body.
 
         Hypercorn gets no bytes of the next request, which could spoil the answer to this one.
         """
@@ -123,8 +123,8 @@ class _Streams:
             self._is_over = True
 
     async def _head(self) -> bytes:
-        """Return a whole head without its offer of HTTP/2, `_REFUSED` if Hypercorn must not parse
-        it, or the remaining bytes if the client has ended."""
+        """Return a whole head without its offer of HTTP/2; `_REFUSED` if Hypercorn must not parse
+        the head; or the remaining bytes if the client has ended its stream."""
         connection, limit, searched = self.connection, self.connection.kept.bounds.head_bytes, 0
         while True:
             # Empty lines before a request are to be ignored (RFC 9112, 2.2).
@@ -141,14 +141,14 @@ class _Streams:
             if not await self._more():
                 return self._taken(limit)
         if not end or end.end() > limit:
-            # Hypercorn refuses a head of this size without an end.
+            # Hypercorn refuses a head that has this size and no end.
             return self._taken(limit + 1)
         head = self._taken(end.end())
         lengths = _FRAMING.findall(head)
         if (
             _NO_HEAD.search(head)
             or head.count(b"\n") > _MOST_LINES
-            # Two servers could read it differently (RFC 9112, 6.3).
+            # Two servers could read such a request differently (RFC 9112, 6.3).
             or len(lengths) > 1
             or (lengths and lengths[0].lower() == b"content-length" and not _LENGTH.search(head))
         ):
@@ -162,8 +162,8 @@ class _Streams:
             yield part
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """Yield a body in chunks, without extensions and trailers: h11 compares a long extension
-        with every way to split it."""
+        """Yield a body in chunks, without extensions and trailers, because h11 tries every way to
+        split a long extension."""
         while (found := _CHUNK.fullmatch(await self._line())) and (size := int(found[1], 16)):
             yield b"%x\r\n" % size
             async for part in self._sized(size):
@@ -216,7 +216,7 @@ class _Streams:
         if is_answer:
             self._set_option(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
-        # Hypercorn does not read the end behind a request that it has not parsed.
+        # Hypercorn does not read the stream's end after a request that it has not parsed.
         self.task.cancel()
 
 
@@ -226,17 +226,17 @@ async def serve_http(
     stopping: Callable[[], Awaitable[object]],
     bounds: Bounds | None = None,
 ) -> None:
-    """Serve an application by HTTP/1.1 on a socket that listens already, until `stopping` returns;
-    requests that run then have `stop_s` to end. The process's signals stay its own.
+    """Serve an application by HTTP/1.1 on a listening socket until `stopping` returns. Running
+    requests then have `stop_s` seconds to end. Signal handlers are not changed.
 
     Raises:
-        LifespanFailureError: the application could not begin.
+        LifespanFailureError: the application could not start.
     """
     bounds = bounds or Bounds()
     loop, kept, served = asyncio.get_running_loop(), Connections(bounds), set[_Streams]()
     state: Any = {}
     config = Config.from_mapping(
-        # Only the application's failures are logged: clients could fill any other log.
+        # Only the application's failures are logged, because clients could fill any other log.
         errorlog=logging.getLogger("hypercorn.error"),
         h11_max_incomplete_size=bounds.head_bytes,
         include_server_header=False,
@@ -268,17 +268,17 @@ async def serve_http(
                 server.close()
                 await _drain(served, bounds.stop_s)
         finally:
-            # A start that failed has nothing to stop.
+            # If the start failed, there is nothing to stop.
             if not living.done():
                 await lifespan.wait_for_shutdown()
             await living
 
 
 async def _drain(served: set[_Streams], stop_s: float) -> None:
-    """Close idle connections; wait `stop_s` seconds for running requests, then cut them off."""
+    """Close idle connections, wait `stop_s` seconds for running requests, then abort these."""
     for streams in served:
         streams.terminated.set()
-    # The caller closes what these tasks use, so wait for cancelled ones too.
+    # Wait for cancelled tasks too, because the caller closes the resources that they use.
     for attempt in range(3):
         if served:
             await asyncio.wait([each.task for each in served], timeout=stop_s)
