@@ -75,7 +75,7 @@ class WindowClock:
         self._is_behind = False
 
     def observe(self, ledger_ms: int) -> None:
-        """Process the ledger's time that a node has just returned."""
+        """Record the ledger's time that a node has just returned."""
         self._observed = (ledger_ms, self._uptime_ms())
 
     def moment(self, database_ms: int, stored_ms: int = 0) -> Moment:

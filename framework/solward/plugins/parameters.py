@@ -17,7 +17,7 @@ from jsonschema.validators import extend
 from solward.types.errors import InvalidRequest
 
 _MAX_DEPTH = 32
-# No amount has more digits, and writing out `1e999999999` would use all memory.
+# No amount has more digits, and writing `1e999999999` out would use all memory.
 _MAX_DIGITS = 400
 # Enough characters to recognise a value; an error must not repeat a large one whole.
 _QUOTED = 60

@@ -24,7 +24,7 @@ class Vendor:
             environment.
         efforts: the vendor's values of reasoning effort.
         max_temperature: the vendor's own upper limit.
-        caches_on_request: whether prompts are cached only if marked; other vendors cache all.
+        caches_on_request: whether it caches only marked prompts; others cache by themselves.
         narrow_schemas: whether it accepts only part of JSON Schema (`solward.tool_definitions`).
     """
 

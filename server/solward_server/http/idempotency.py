@@ -36,7 +36,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     """Return the header's key in the scope of this principal, method and path, or None.
 
     Raises:
-        InvalidRequest: there are several keys, or the key does not match `KEY_FORM`.
+        InvalidRequest: there are several keys, or one not of `KEY_FORM` (inner spaces are allowed).
     """
     values = request.headers.getlist("Idempotency-Key")
     if not values:
