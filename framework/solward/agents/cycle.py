@@ -42,15 +42,15 @@ class Phase(StrEnum):
     """The points of a cycle at which tests stop, delay or kill the process."""
 
     ENTERED = "entered"
-    """The fence is taken, durably."""
+    """The fence is stored."""
     OBSERVED = "observed"
     """The wallet was read."""
     THOUGHT = "thought"
-    """The model answered; nothing of it is stored."""
+    """The model answered; no part of the answer is stored."""
     ACTED = "acted"
-    """The skill ended; its transaction is durable, its outcome is not stored."""
+    """The skill ended; its transaction is stored, its outcome is not."""
     REMEMBERED = "remembered"
-    """Decision, memory and the next cycle are durable."""
+    """Decision, memory and the next cycle are stored."""
 
 
 PhaseHook = Callable[[str, Phase], None]

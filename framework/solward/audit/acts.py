@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database import outbox
 
 CLI = "cli"
-"""The command line on a stopped service."""
+"""The principal of the command line on a stopped service."""
 SERVICE = "service"
-"""The principal of what the service does by itself."""
+"""The principal of actions that the service takes by itself."""
 
 _PRINCIPAL: ContextVar[str] = ContextVar("solward_principal", default=SERVICE)
 _CREDENTIAL: ContextVar[str | None] = ContextVar("solward_credential", default=None)

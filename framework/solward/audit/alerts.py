@@ -37,19 +37,19 @@ class Alert(StrEnum):
     """Every alert."""
 
     ALERTS_GIVEN_UP = "alerts_given_up"
-    """The alerts' webhook could not be told for a day."""
+    """The receiver of the alerts' webhook could not be reached for a day."""
     ATTEMPT_UNKNOWN = "attempt_unknown"
-    """A transaction's fate cannot be found; its money stays reserved until a person decides."""
+    """A transaction's result cannot be found; its amount stays reserved until a person decides."""
     COSTS_NEAR_CEILING = "costs_near_ceiling"
-    """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of its ceiling."""
+    """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of their ceiling."""
     DAILY_LIMIT_NEAR = "daily_limit_near"
-    """SOL of a wallet, agent or key reaches `NEAR_CEILING_PERCENT` of its daily limit."""
+    """SOL spent by a wallet, agent or key reaches `NEAR_CEILING_PERCENT` of the daily limit."""
     GRANT_NEAR_END = "grant_near_end"
-    """A grant that lets something through is nearly used up, or ends within a day."""
+    """A grant that allows transactions is nearly used up, or ends within a day."""
     HOLDS_FULL = "holds_full"
-    """A principal has as many open holds as it may; further ones are refused."""
+    """A principal has the maximum number of open holds; further holds are refused."""
     JOBS_STALLED = "jobs_stalled"
-    """Cycles of agents were given to workers that are gone, and to no other."""
+    """Agents' cycles were assigned to dead workers, and to no other worker."""
     KEY_NOT_OPENED = "key_not_opened"
     """A wallet's key cannot be opened, so nothing is signed with it."""
     LEDGER_AWAY = "ledger_away"
@@ -63,13 +63,13 @@ class Alert(StrEnum):
     RPC_NODE_AWAY = "rpc_node_away"
     """One of several RPC nodes does not answer."""
     WEBHOOK_GIVEN_UP = "webhook_given_up"
-    """The approvals' webhook could not be told of a hold for a day."""
+    """The approvals' webhook could not deliver a hold to its receiver for a day."""
     WORKER_MISSING = "worker_missing"
-    """Agents are to run, and no worker lives."""
+    """Agents should run, and no worker is alive."""
 
 
 AUDIT_BROKEN = "audit_broken"
-"""A chain's end is not authentic: counted with the alerts, and no event of the audit log."""
+"""A chain's end is not authentic. It is counted with the alerts, but is no audit event."""
 
 
 _DETAILS: Final[Mapping[Alert, str]] = {
@@ -88,7 +88,7 @@ _DETAILS: Final[Mapping[Alert, str]] = {
     Alert.WEBHOOK_GIVEN_UP: "The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold} in"
     " {tries} tries; the last: {failure}",
 }
-"""The sentences of alerts; for any other alert the caller gives the sentence."""
+"""The sentences of alerts; for other alerts the caller passes the sentence."""
 
 
 def raise_alert(

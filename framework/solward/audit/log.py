@@ -327,7 +327,7 @@ def _is_end(value: Any) -> bool:
 
 
 WALKED: Final = 10_000
-"""Entries that one page reads at most."""
+"""The maximum number of entries that one page reads."""
 # Entries are in the order of their commits, but their times are from several machines' clocks.
 _CLOCKS_MS: Final = 10 * 60_000
 _RARE: Final = cast("ColumnElement[bool]", text(RARE))

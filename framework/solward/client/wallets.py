@@ -53,7 +53,7 @@ SKILL_ROUTES = {
     "withdraw_stake": "withdraw-stake",
     "wrap_sol": "wrap-sol",
 }
-"""Built-in skill -> money route whose dry run judges the same operation."""
+"""Built-in skill -> the money route whose dry run checks the same operation."""
 
 
 async def until_done(

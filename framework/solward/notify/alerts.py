@@ -94,11 +94,11 @@ _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
 _SHOWN = ("rule", "walletId", "agentId", "scheduleId", "adminId", "principal", "holdId")
 
 EVENTS: Final = tuple(kind for kind in map(str, _LINES) if kind != EventKind.ALERT_RAISED)
-"""The events that are told, besides alerts; a schedule's pause only if it paused itself."""
+"""The events to send besides alerts; a schedule's pause only if it paused itself."""
 TEST: Final = "test"
-"""The name of what `solward alerts test` sends."""
+"""The name of the message that `solward alerts test` sends."""
 NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
-"""The names of all events and alerts that are told."""
+"""The names of all events and alerts to send."""
 
 # The longest wait of a group with new notes; a group without notes for this long is deleted.
 LONGEST_WAIT_MS = HOUR_MS

@@ -64,7 +64,7 @@ _WAITING = "waiting"
 _log = structlog.get_logger(__name__)
 
 Channel = Literal["approvals", "alerts"]
-"""The receiver of a delivery: that of holds, or that of alerts."""
+"""The receiver of a delivery: the receiver of holds, or of alerts."""
 
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c

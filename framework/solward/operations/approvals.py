@@ -45,13 +45,13 @@ from solward.vault.store import spending
 from solward.vault.store.holds import HoldRow
 
 SWEEP_S: Final = 10.0
-"""Time between two looks for expired holds, and for approved ones of a process that died."""
+"""Seconds between two looks for expired holds, and for approved holds of a dead process."""
 CLOSE_WAIT_S: Final = 5.0
 WEBHOOK: Final = "webhook"
 
 MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
-"""Returns whether an API key (a principal) may approve what a wallet pays; None: what any wallet
-pays."""
+"""Returns whether an API key (a principal) may approve payments by a wallet; None: by any
+wallet."""
 
 _log = structlog.get_logger(__name__)
 

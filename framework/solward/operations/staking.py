@@ -77,7 +77,7 @@ MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90
 MIN_STAKE_PERCENT: Final = 10
 EPOCHS: Final = 4
-"""Number of complete epochs judged; a node lists five epochs, and the newest is not over."""
+"""The number of complete epochs judged; a node lists five, and the newest is not over."""
 
 
 @plans(STAKE)

@@ -59,22 +59,22 @@ RETRY_S: Final = 2.0
 CLOSE_WAIT_S: Final = 5.0
 
 LATE_MS: Final = MINUTE_MS
-"""A due time that is found more than this late was missed."""
+"""A due time that is found later than this was missed."""
 RESUMED_WITHIN_MS: Final = HOUR_MS
-"""An interrupted run of a schedule that skips missed ones is resumed until so long after it was
-due."""
+"""An interrupted run of a schedule that skips missed due times is resumed at most this long after
+its due time."""
 MOST_ATTEMPTS: Final = 3
-"""A run that was interrupted so often has failed, because it may be what ends the process."""
+"""A run that was interrupted this often has failed, because it may be what ends the process."""
 PAUSE_AFTER: Final = 5
-"""Runs in a row that were refused or failed, after which a schedule pauses itself."""
+"""The number of consecutive refused or failed runs after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
 UNREADABLE_FOR_S: Final = 300.0
-"""Seconds until a schedule that cannot be read is looked at again."""
+"""Seconds until a schedule that cannot be read is read again."""
 MAX_TOLD: Final = 500
-"""Characters of a run's text in its event. The audit log is permanent, and an API key's schedules
-may write to it every minute."""
+"""The maximum characters of a run's text in its event. The audit log is permanent, and an API key's
+schedules may write to it every minute."""
 MOST_OF_KEY: Final = 5
-"""A key's runs at one time in a process, so that long ones leave room for others'."""
+"""The maximum number of a key's simultaneous runs in a process, so that others can run too."""
 
 NO_DUE_TIME: Final = "It has no due time left"
 RUNS_DONE: Final = "It has run maxRuns times"
@@ -92,11 +92,11 @@ class SchedulePhase(StrEnum):
     """The points of a run at which tests stop or kill the process."""
 
     ENTERED = "due_time_taken"
-    """The due time is taken, durably."""
+    """The due time is claimed, and this is stored."""
     RAN = "skill_ended"
-    """The skill ended; its transactions are durable, and its outcome is not stored yet."""
+    """The skill ended; its transactions are stored, its outcome is not stored yet."""
     LEFT = "run_stored"
-    """The outcome and the next due time are durable."""
+    """The outcome and the next due time are stored."""
 
 
 ScheduleHook = Callable[[str, SchedulePhase], None]

@@ -30,7 +30,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions as store
 
 MOST_WALKED = 2_000
-"""The most records that one page looks at."""
+"""The maximum number of records that one page checks."""
 
 _LAST_MS = 2**62
 # Fields with an index; a filter's first such field is walked. A key confined to a wallet walks only

@@ -63,10 +63,10 @@ _STOPS: Final = "The ledger is not asked any more: the service stops"
 T = TypeVar("T")
 
 _Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
-"""The slot that accounts were read at, and what is at each address."""
+"""The slot at which accounts were read, and address -> account."""
 
 _Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
-"""The accounts that a caller asks for, and the future that waits for them."""
+"""The accounts that a caller requests, and the future on which it waits."""
 
 
 @dataclass(frozen=True, slots=True)

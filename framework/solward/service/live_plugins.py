@@ -37,7 +37,7 @@ from solward.types.errors import StoreError
 from solward.types.manifest import Problem, ProblemCode, Rejected, shortened
 
 POLL_S: Final = 1.0
-"""The longest delay until a change in the home or in the database is noticed."""
+"""The maximum delay until a change in the home or in the database is noticed."""
 
 _log = structlog.get_logger(__name__)
 

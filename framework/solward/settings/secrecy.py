@@ -30,7 +30,7 @@ LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
         "DATABASE_URL": 12,
     }
 )
-"""Bytes by setting; of DATABASE_URL those of its password, where its host is another machine."""
+"""Setting -> minimum bytes; of DATABASE_URL's password, if a host is another machine."""
 
 HOW_TO_MAKE: Final = "openssl rand -hex 32"
 

@@ -22,9 +22,9 @@ from solward.types.provider import ProviderContext, ProviderSpec
 from solward.types.venue import VenueSpec
 
 ADDRESS_ENDINGS = ("_BASE_URL", "_API_BASE", "_URL")
-"""What the name of a third party's variable of an address ends in."""
+"""The endings of third parties' variables for addresses."""
 POOLS_ENDING = "_POOLS"
-"""What the name of a variable with a venue's pools ends in."""
+"""The ending of variables for a venue's pools."""
 
 
 class VendorSettings(BaseSettings):

@@ -18,9 +18,9 @@ from solward.types.errors import InvalidRequest
 from solward.types.roles import is_key
 
 DEFAULT_NAME: Final = "external-wallet"
-"""What a wallet is called that was made without a name."""
+"""The name of a wallet that was made without a name."""
 SHOWN: Final = 4
-"""First and last characters of an address that people compare."""
+"""The number of first and last characters of an address that people compare."""
 # The maximum number of names that an input suggests, because each is sent to the browser.
 _MOST_SUGGESTED: Final = 500
 

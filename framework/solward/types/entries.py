@@ -15,15 +15,15 @@ from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionStatus, TransactionType
 
 MAX_KEY: Final = 200
-"""Most characters of a key."""
+"""The maximum characters of a key."""
 MAX_LISTED: Final = 200
-"""Most entries of one `Store.list`."""
+"""The maximum number of entries of one `Store.list`."""
 MAX_REMEMBERED: Final = 16
-"""Most entries that one money call remembers."""
+"""The maximum number of entries that one money call writes."""
 MAX_DEPTH: Final = 32
-"""Most levels of a value; what is deeper, somebody's recursion cannot walk."""
+"""The maximum levels of a value; a caller's recursion may fail on more."""
 MAX_RECORDS: Final = 100
-"""Most records of one `SkillContext.history`."""
+"""The maximum number of records of one `SkillContext.history`."""
 # The largest whole number that every JSON parser reads exactly.
 _MAX_WHOLE: Final = 2**53 - 1
 
@@ -49,7 +49,7 @@ class Put:
 
 
 Remember: TypeAlias = Put | Sequence[Put]
-"""What a money call remembers: one entry, or up to 16 of different keys."""
+"""The entries that a money call writes: one, or up to 16 with different keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,14 @@ GROUPS = (
 )
 """The entry-point groups of plugins."""
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
-"""What a plugin of each group is called, such as `skill`."""
+"""Group -> the kind of its plugins, such as `skill`."""
 
 TRANSACT = "transact"
-"""The operation under which a manifest names `context.transact`."""
+"""The name of `context.transact` among a manifest's operations."""
 POCKET = "pocket"
-"""The operation under which a manifest names `context.pocket`."""
+"""The name of `context.pocket` among a manifest's operations."""
 PAY = "pay"
-"""The operation under which a manifest names `context.pay`."""
+"""The name of `context.pay` among a manifest's operations."""
 
 MAX_STORAGE_MB = 1_024
 MAX_URL = 8_192

@@ -14,8 +14,8 @@ SOL_DECIMALS = 9
 LAMPORTS_PER_SOL = 10**SOL_DECIMALS
 U64_MAX = 2**64 - 1
 COUNTED_MAX = 2**63 - 1
-"""Most units of a transaction that are counted, because columns are signed. No limit is higher, so
-what has more units fits none, however few of them are counted."""
+"""The maximum units of a transaction that can be counted, because columns are signed. No limit is
+higher, so a transaction with more units fits no limit."""
 
 # A u64 has 20 digits and a mint at most 255 decimals. Expanding a longer number such as
 # `1e999999999` would stop the process before any rule could refuse it.

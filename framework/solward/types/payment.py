@@ -23,18 +23,18 @@ from solward.types.errors import InvalidRequest
 from solward.types.record import TransactionStatus, present
 
 MAX_UNITS: Final = 2**64 - 1
-"""As the token programs count."""
+"""The maximum amount, which is that of the token programs."""
 
 
 class PaymentMode(StrEnum):
     """A mode of payment: determines who pays the network fee and who sends the transaction."""
 
     SPONSORED = "sponsored"
-    """Somebody else pays the fee, signs first and sends: the wallet's signature is handed over."""
+    """A sponsor pays the fee, signs first and sends: the seller gets the wallet's signature."""
     UNSPONSORED = "unsponsored"
-    """The wallet pays the fee, and the seller sends: the whole transaction is handed over."""
+    """The wallet pays the fee, and the seller sends: the seller gets the whole transaction."""
     PUSH = "push"
-    """The wallet pays the fee and sends; the seller is shown the signature of what has landed."""
+    """The wallet pays the fee and sends; the seller gets the signature once it has landed."""
 
 
 class Served(StrEnum):
@@ -234,9 +234,9 @@ def write_json(value: object, *, ascii_only: bool = False) -> str:
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_BYTES: Final = 1 << 20
 ANSWER_WAIT_S: Final = 40.0
-"""How long the answer to a request with its payment is waited for."""
+"""The seconds to wait for the answer to a request with its payment."""
 MAX_FORM: Final = r"[0-9]{1,20}(\.[0-9]{1,20})? [A-Za-z0-9]{1,64}"
-"""As every amount: plain digits, no sign, no exponent; then one space and a name."""
+"""Plain digits without sign or exponent, like every amount; then one space and a name."""
 
 
 _HeaderText = Annotated[str, Meta(max_length=16 << 10)]
@@ -246,15 +246,15 @@ class PaymentState(StrEnum):
     """The state of a payment, derived from the ledger and from the wallet's signature."""
 
     RESERVED = "reserved"
-    """Its amount counts; the seller was given nothing yet."""
+    """Its amount counts; nothing was sent to the seller yet."""
     HANDED_OVER = "handed_over"
-    """The seller has, or may have, what it needs to take the money."""
+    """The seller has, or may have, what it needs to collect the payment."""
     LANDED = "landed"
-    """The seller was paid."""
+    """The payment landed: the seller was paid."""
     LANDED_ERROR = "landed_error"
     """Its transaction failed on the ledger: nothing was paid."""
     EXPIRED = "expired"
-    """It can no longer land."""
+    """Its transaction can no longer land."""
 
 
 @dataclass(frozen=True, slots=True)

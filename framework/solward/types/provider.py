@@ -106,9 +106,9 @@ class ToolCall:
 
 
 MAX_TOKENS: Final = 2**40
-"""Of one completion."""
+"""The maximum tokens of one completion."""
 MAX_NANOUSD: Final = 2**53
-"""Of one completion, and of a million tokens: nine million dollars."""
+"""The maximum price of one completion, and of a million tokens: nine million dollars."""
 _Tokens = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
 _NanoUsd = Annotated[int, Meta(ge=0, le=MAX_NANOUSD)]
 

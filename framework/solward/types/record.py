@@ -17,28 +17,28 @@ ErrorKind: TypeAlias = type[Exception]
 _SOL = "SOL"
 
 PLUGIN_DETAILS: Final = "pluginDetails"
-"""Key in a record's details: a plugin's own description of its transaction, unchecked."""
+"""Key in a record's details: a plugin's own description of its transaction, not checked."""
 LEAVES: Final = "leaves"
-"""Key in the details of type `other`: the amounts that the transaction's bytes let leave."""
+"""Key in the details of type `other`: the amounts that can leave by the transaction's bytes."""
 
 GENERATED_KEY: Final = "generated-"
 """Prefix of an Idempotency-Key that a tool makes if its caller, such as a model, gives none. A new
-key of this kind does not pay a second time for a payment that waits already."""
+key with this prefix does not repeat a payment that is still waiting."""
 
 ACTION: Final = "hold:"
 """Prefix of a hold's id in a key that names the hold instead of a transaction."""
 
 
 REFUSALS_OF: Final = 10_000
-"""Of so many newest records refusals are looked for: without an index of their own they are found
-among what happened last, and a history of years costs no more than a week."""
+"""The number of newest records that are searched for refusals. They have no index of their own, so
+this bounds the cost even for a history of years."""
 
 
 class TransactionStatus(StrEnum):
     """A transaction's status for callers; the attempts to send it have other states."""
 
     PENDING = "pending"
-    """Reserved, signed or sent; its fate is not known yet."""
+    """Reserved, signed or sent; its result is not known yet."""
     CONFIRMED = "confirmed"
     """Landed on the ledger without error."""
     FAILED = "failed"
@@ -68,7 +68,7 @@ class TransactionType(StrEnum):
     FREEZE = "freeze"
     THAW = "thaw"
     PAYMENT = "payment"
-    """Paid for a request over HTTP; no caller can declare it."""
+    """A payment for an HTTP request; no caller can declare this type."""
     OTHER = "other"
 
 
@@ -262,11 +262,11 @@ class HoldState(StrEnum):
     """A person allowed it. The service carries it out or, if it needs the caller for that, waits
     for the caller's next request."""
     EXECUTED = "executed"
-    """It used its approval: its record says how it ended."""
+    """Its transaction used the approval; the record has the result."""
     REFUSED = "refused"
-    """A person approved it, and the second check of all limits refused it."""
+    """A person approved it, but the second check of all limits refused it."""
     DENIED = "denied"
-    """A person refused it."""
+    """A person denied it."""
     EXPIRED = "expired"
     """Its time ended before it was decided or carried out."""
 
@@ -377,7 +377,7 @@ class Hold:
 
 MAX_KEY: Final = 255
 KEY_FORM: Final = f"1 to {MAX_KEY} visible ASCII characters, without a space at either end"
-"""HTTP takes spaces off the ends: such a key would be another one there."""
+"""No spaces at the ends: HTTP removes them, which would make it another key."""
 
 
 def is_idempotency_key(text: str) -> bool:

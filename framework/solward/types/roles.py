@@ -10,7 +10,7 @@ ADMIN: Final = "admin"
 """The principal of the admin secret; `admin:<id>` is that of an admin credential."""
 
 KEY_PRINCIPAL_PREFIX: Final = "key:"
-"""What the principal of an API key begins with; its id follows."""
+"""The prefix of an API key's principal, before its id."""
 
 _PREFIX = f"{ADMIN}:"
 
@@ -19,11 +19,11 @@ class Role(StrEnum):
     """The role of an admin credential; each includes the rights of the one before it."""
 
     READ = "read"
-    """Reads what the admin secret may read."""
+    """May read what the admin secret may read."""
     OPERATE = "operate"
-    """Also does what lowers risk or keeps going what was decided already."""
+    """May also do what lowers risk, or continues what was decided already."""
     POLICY = "policy"
-    """Also does what may let money leave or widens a bound: all that the admin secret may do."""
+    """May also let money leave and widen limits: may do all that the admin secret may do."""
 
     def allows(self, needed: Role) -> bool:
         """Return whether this role includes the rights of `needed`."""

@@ -13,9 +13,9 @@ from typing import Final
 from solward.types.errors import InvalidRequest
 
 SITE: Final = "site:"
-"""Before a site, of the principal it is."""
+"""The prefix of a site's principal."""
 SITE_PATTERN: Final = r"(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[1-9][0-9]{0,4})?"
-"""What `read_site` takes, and some more; no quote, space or comma among it."""
+"""Matches all that `read_site` accepts, and more, but no quote, space or comma."""
 
 _SITE: Final = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\])(?::(?P<port>[1-9][0-9]{0,4}))?")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -27,9 +27,9 @@ class Effects(StrEnum):
     """A skill's effects: whether it may request transactions."""
 
     READ = "read"
-    """Reads only; its transactions are refused."""
+    """The skill only reads; its transactions are refused."""
     SPEND = "spend"
-    """May request transactions; each passes every guardrail."""
+    """The skill may request transactions; each must pass every guardrail."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from solward.types.ledger import ReadLedger
 
 BEST_VENUE = "best"
-"""In `SWAP_VENUE`: whichever offers the most."""
+"""Value of `SWAP_VENUE`: use the venue with the best offer."""
 
 FUNDS_FIRST = "funds_first"
-"""Code of the `SkillError` by which `venue_instructions` says that it wants a taker that holds what
-it sells: it is asked again once the pocket is funded, and then `venue_swap`."""
+"""Code of the `SkillError` by which `venue_instructions` requires a taker that already has what it
+sells. After the pocket is funded, it is called again, and then `venue_swap`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ def with_headers(
 
 
 MAX_ANSWER_BYTES: Final = 1 << 20
-"""Bytes of an answer's body that are read and stored."""
+"""The maximum bytes of an answer's body that are read and stored."""
 _OF_ONE: Final = 4
 _LIMITS: Final = Limits(response_bytes=2 * MAX_ANSWER_BYTES, connect_s=10.0, at_once=32)
 # Headers to send unless the caller gives a header of the same name.

@@ -37,7 +37,7 @@ from solward.vault.grants.model import Grant
 from solward.vault.grants.spelling import Names
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
-"""Returns id -> name of API keys, including those that are not in the database."""
+"""Returns id -> name of all API keys, including those that are not in the database."""
 
 
 class ServiceNames(Names):

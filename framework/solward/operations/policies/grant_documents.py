@@ -53,12 +53,12 @@ from solward.vault.grants.spelling import (
 )
 
 MAX_NAMED: Final = 100
-"""Most assets, recipients, sites or bought mints that one grant names."""
+"""The maximum number of assets, recipients, sites or bought mints in one grant."""
 MAX_WINDOWS: Final = 4
 MAX_RATE: Final = 1_000_000
-"""Most transactions in a window of `rate`."""
+"""The maximum number of transactions in a window of `rate`."""
 MAX_ADDRESSES: Final = 1_000
-"""Most addresses of one name of the address book, and most names in it."""
+"""The maximum number of addresses of one name in the address book, and of names in the book."""
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")

@@ -39,13 +39,13 @@ from solward.vault.store import spending
 # If a window is full to this percentage, the report has the time when it has room again.
 _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents, keys and schedules without grants may swap any token"
-"""The reason why nothing bounds the amount of a token that can leave."""
+"""The reason why nothing limits how much of a token can leave."""
 
 Caller = tuple[str, ScopeLimits]
 """An agent, a key or a schedule that may use a wallet, with its ceilings."""
 
 KeyGroup = tuple[ScopeLimits, int]
-"""The ceilings of keys without grants, and the number of keys that have them."""
+"""The ceilings of keys without grants, and the number of keys with these ceilings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 
 MOST_REPLAYED: Final = 200_000
-"""Most transactions of one replay, which judges some thousand a second."""
+"""The maximum number of transactions in one replay, which judges some thousand a second."""
 
 
 class CountedPart(StrEnum):
@@ -59,9 +59,9 @@ class CountedPart(StrEnum):
 
     ALL = "all"
     COSTS = "costs"
-    """Its fee and its slot in the rate, because it failed on the ledger."""
+    """Its fee and its slot in the rate count, because it failed on the ledger."""
     NOTHING = "nothing"
-    """Nothing, because it never landed."""
+    """Nothing counts, because it never landed."""
 
 
 @dataclass(frozen=True, slots=True)
