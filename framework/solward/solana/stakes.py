@@ -143,7 +143,7 @@ class Stake:
     """One stake account at one moment.
 
     Attributes:
-        lamports: its whole balance, rent included.
+        lamports: all that it holds, its rent included.
         state: `activating`, `active`, `deactivating` or `inactive`.
         staker: address that may delegate and deactivate it.
         withdrawer: address that may withdraw from it.
