@@ -1,11 +1,11 @@
 """Holdings of wallets, for people and models: balances, their value in dollars, and stakes.
 
-`Display` answers all callers of one moment with one read, and keeps a read for at most a slot. No
-decision over money uses it: the import contracts keep it out of transactions, guardrails,
+`Display` answers simultaneous callers with one read, and reuses a read for at most a slot. No
+decision about money uses it: the import contracts exclude it from transactions, guardrails,
 operations and plugins.
 
-A read is shown only while this process knows of no later change of the ledger (`Ledger.changes`),
-so nobody who was told of a confirmed transaction sees the state before it. Changes by others show
+A read is reused only while this process knows of no later change of the ledger (`Ledger.changes`),
+so nobody who knows of a confirmed transaction gets the state before it. Changes by others appear
 after a slot at the latest.
 """
 
@@ -45,16 +45,16 @@ from solward.vault.money.judge.prices import Prices
 # hundred accounts of any wallets. With 5 s these lists were still two thirds of a call for each
 # cycle of a thousand agents (benchmarks/scale.py).
 LISTED_S: Final = 15.0
-# For so long a node that is behind does not replace a newer state that was shown.
+# For this long, a node that is behind does not replace a newer state that was returned.
 BEHIND_S: Final = 5.0
 # The health route must answer within a second, even without the ledger.
 HEALTH_WAIT_S: Final = 0.7
-# The most wallets kept; the one that was asked for longest ago is dropped first.
+# The maximum number of cached wallets; the least recently requested is dropped first.
 MOST_KEPT: Final = 10_000
-# The most wallets whose token accounts are listed at one time.
+# The maximum number of wallets whose token accounts are listed simultaneously.
 _LISTINGS: Final = 32
-# The most token accounts of a wallet that are read with other wallets', as many as a call reads.
-# A wallet with more, maybe opened by strangers, is listed alone, so that others do not wait for it.
+# The maximum token accounts of a wallet that are read with other wallets': those of one call. A
+# wallet with more, maybe opened by strangers, is listed alone: others need not wait.
 _SHARED: Final = 100
 # Errors that one of several wallets read together may have caused.
 _OF_ONE: Final = (LedgerRejected, MalformedAnswer)
@@ -74,9 +74,9 @@ class WalletSnapshot:
     """A wallet's holdings at a slot, for display.
 
     Attributes:
-        lamports: of the wallet's own account, 0 where there is none.
+        lamports: the balance of the wallet's own account, 0 if it does not exist.
         holdings: its token accounts under both token programs, empty ones included.
-        slot: in which that was read.
+        slot: the slot at which these were read.
     """
 
     lamports: int
@@ -111,8 +111,8 @@ class _Listing:
 class Display:
     """Shared reads of one ledger.
 
-    An error is told to all who wait for it, and to nobody after them. Who stops waiting stops
-    nothing for others.
+    All callers that wait for a read get its error, and later callers do not. If a caller stops
+    waiting, the read continues for the others.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class Display:
         self._network = network
         self._clock = clock
         self._exact: OrderedDict[str, _SharedRead[WalletSnapshot]] = OrderedDict()
-        # The newest state that was shown of each wallet, and when it was read.
+        # Each wallet's newest returned state, and the time it was read.
         self._newest: OrderedDict[str, tuple[float, WalletSnapshot]] = OrderedDict()
         self._listings: OrderedDict[str, _Listing] = OrderedDict()
         self._listing = asyncio.Semaphore(_LISTINGS)
         self._slot: _SharedRead[int] | None = None
-        # The accounts that callers of this moment ask for, and the call that reads them.
+        # The accounts that simultaneous callers request, and the call that reads them.
         self._wanted: list[_Wanted] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -140,7 +140,7 @@ class Display:
         """Return a wallet's holdings.
 
         Raises:
-            LedgerError: the ledger did not answer, also where it took longer than the caller has.
+            LedgerError: the ledger did not answer within the caller's deadline.
         """
         found = self._exact.get(address)
         if not self._is_shown(found) or found.changes != self._ledger.changes:
@@ -149,14 +149,14 @@ class Display:
         return await _await(found.task)
 
     async def observed(self, address: str, mark: Hashable = None) -> WalletSnapshot:
-        """Return a wallet's holdings, for callers that ask again and again for many wallets.
+        """Return a wallet's holdings, for callers that repeatedly request many wallets.
 
         Wallets asked for in one moment are read in one call for each hundred accounts, always anew.
         A token account that the wallet pays for shows at once, any other within `LISTED_S`.
 
         Args:
-            mark: what the caller knows of the wallet's own transactions: what another process
-                confirmed is another mark, and shows at once too.
+            mark: changes with the wallet's own transactions, even those that another process
+                confirms, so that these appear at once too.
 
         Raises:
             LedgerError: see `wallet`.
@@ -190,7 +190,7 @@ class Display:
         return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
     async def slot(self) -> int:
-        """Return the current slot, as it was at most a slot ago.
+        """Return the current slot, read at most one slot ago.
 
         Raises:
             LedgerError: see `wallet`.
@@ -211,7 +211,7 @@ class Display:
     async def close(self) -> None:
         """Stop all reads; their callers get an error."""
         await end(self._tasks)
-        # A read that was stopped before it began.
+        # This read was stopped before it began.
         _fail(self._wanted, LedgerUnavailable(_STOPS))
 
     def _is_shown(self, kept: _SharedRead[T] | None) -> TypeGuard[_SharedRead[T]]:
@@ -249,7 +249,7 @@ class Display:
         return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
     def _newer(self, address: str, found: WalletSnapshot, began: float) -> WalletSnapshot:
-        """Return the newer one of this snapshot and the one shown before."""
+        """Return the newer of this snapshot and the previously returned one."""
         before = self._newest.get(address)
         if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
             return before[1]
@@ -258,7 +258,7 @@ class Display:
         return found
 
     async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
-        """Return the accounts and their slot, from a read that all callers of this moment share."""
+        """Return the accounts and their slot, from a read that simultaneous callers share."""
         if not self._wanted:
             self._ask(self._together)
         answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
@@ -319,7 +319,7 @@ async def _await(task: asyncio.Task[T]) -> T:
 
 
 def _use(kept: OrderedDict[str, Any], address: str) -> None:
-    """Mark an entry as used, and drop those used longest ago if there are too many."""
+    """Mark an entry as used, and drop the least recently used if there are too many."""
     kept.move_to_end(address)
     if len(kept) > MOST_KEPT:
         kept.popitem(last=False)
@@ -332,7 +332,7 @@ def _lamports(account: Account | None) -> int:
 def _holdings(
     owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
 ) -> tuple[TokenHolding, ...] | None:
-    """Return the holdings with their units now; None if an account is not the one listed."""
+    """Return the holdings with their current units; None if an account is not the listed one."""
     found = []
     for holding in known:
         account = accounts[holding.account]
@@ -354,8 +354,8 @@ class Worth:
     """The value of holdings, for people.
 
     Attributes:
-        micro_dollars: asset -> micro-dollars, of what has a price.
-        unpriced: asset -> why it has none.
+        micro_dollars: asset -> micro-dollars, for assets with a price.
+        unpriced: asset -> why it has no price.
     """
 
     micro_dollars: Mapping[str, int]
@@ -363,7 +363,7 @@ class Worth:
 
     @property
     def total(self) -> int:
-        """Micro-dollars of all that has a price."""
+        """The total micro-dollars of all assets with a price."""
         return sum(self.micro_dollars.values())
 
 
@@ -397,7 +397,7 @@ class Holdings:
         return balances_of(shown.lamports, shown.holdings, self.tokens, empty=empty)
 
     async def worth(self, balances: Balances) -> Worth:
-        """Return the value of balances in dollars, as far as the price sources know it."""
+        """Return the value of balances in dollars, for assets that the price sources know."""
         holdings = {SOL: (balances.lamports, SOL_DECIMALS)} | {
             token.mint: (token.units, token.decimals) for token in balances.tokens
         }
@@ -419,7 +419,7 @@ def worth(
 
     Args:
         holdings: asset -> smallest units and decimals.
-        prices: of all assets of `holdings`, wrapped SOL under `SOL`.
+        prices: the prices of all assets of `holdings`; wrapped SOL has that of `SOL`.
     """
     known: dict[str, int] = {}
     unpriced: dict[str, str] = {}

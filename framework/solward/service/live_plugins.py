@@ -1,9 +1,9 @@
-"""The plugins of a running service: loaded at its start, and again when an installation in a folder
-of its own changes, in this process's home or in another process's.
+"""The plugins of a running service. They are loaded at its start, and again when an installation in
+its own folder changes, in the home of this or of another process.
 
-Commands do not notify the service: it compares the records in its home, and the database's list of
-commands, with the plugins that run. So no command can be lost, and a killed command has changed all
-or nothing.
+Commands do not notify the service. It compares the records in its home, and the database's list of
+commands, with the running plugins. So no command is lost, and a killed command has changed all or
+nothing.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _OtherVersions = list[tuple[str, dict[str, str]]]
 
 @dataclass(slots=True)
 class _RunningPlugins:
-    """A distribution of its own folder as this process loaded it.
+    """A distribution from its own folder, as loaded by this process.
 
     Attributes:
-        act: the id of the command that all agreed on then.
-        ended: whether its hosts were ended because somebody disabled or removed it.
+        act: the id of the command on which all processes agreed at that time.
+        ended: whether its hosts were ended because it was disabled or removed.
     """
 
     one: InstalledDistribution
@@ -75,10 +75,10 @@ class _Target:
 
     Attributes:
         one: the installation in this process's home.
-        news: the command that made it, if no process has stored it yet.
-        agreed: the command that all processes agree on once `news` is stored.
-        before: the command that they agreed on before.
-        withheld: the reason why nothing of `one` is loaded; None if it is.
+        news: the command that made the installation, if no process has stored it yet.
+        agreed: the command on which all processes agree once `news` is stored.
+        before: the command on which they agreed before.
+        withheld: the reason why no plugin of `one` is loaded; None if they are loaded.
     """
 
     name: str
@@ -100,7 +100,7 @@ class _Target:
 
     @property
     def is_disabled(self) -> bool:
-        """True if somebody disabled or removed it."""
+        """True if the distribution was disabled or removed."""
         return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
     def may_stay(self, running: _RunningPlugins) -> bool:
@@ -111,7 +111,7 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The plugins' state as the home and the database have it."""
+    """The state of the plugins in the home and in the database."""
 
     fingerprint: Hashable
     state: State
@@ -120,7 +120,7 @@ class _View:
 
 
 class LivePlugins:
-    """Loads the plugins, and keeps third parties' as they are installed."""
+    """Loads the plugins, and reloads third parties' plugins when their installations change."""
 
     def __init__(
         self,
@@ -136,12 +136,12 @@ class LivePlugins:
         """Create the plugins of a process, with none loaded yet.
 
         Args:
-            settings: say whose plugins may be loaded.
-            home: of this process.
-            process_id: this process as others on the database see it.
+            settings: name the distributions whose plugins may be loaded.
+            home: this process's home.
+            process_id: this process's id in the database.
             hosts: run third parties' plugins.
             models: run the built-in language model providers.
-            demo: load demo providers too.
+            demo: whether to load demo providers too.
         """
         self.on_change: Callable[[Registry], object] = lambda _registry: None
         """Called with the plugins whenever they were loaded again."""
@@ -165,7 +165,7 @@ class LivePlugins:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Load again after every change, until the block ends."""
+        """Load plugins again after every change, until the block ends."""
         async with in_background(self._watch(), "solward-plugins"):
             yield
 
@@ -182,7 +182,7 @@ class LivePlugins:
                 _log.exception("plugins_not_loaded")
 
     async def _reload(self) -> None:
-        """Load again. Meanwhile other plugins can be ended, even if an import takes long."""
+        """Load plugins again. Meanwhile others can be ended, even if an import takes long."""
         loading = asyncio.create_task(self.load())
         try:
             while not loading.done():
@@ -222,7 +222,7 @@ class LivePlugins:
         return registry
 
     def add_problem(self, problem: Problem) -> None:
-        """Add a problem that came up after the plugins were loaded."""
+        """Add a problem that occurred after the plugins were loaded."""
         before = self.registry.problems
         if problem not in before:
             self.registry = replace(self.registry, problems=(*before, problem))
@@ -242,9 +242,9 @@ class LivePlugins:
         return acts != len(seen.acts) or others != seen.others
 
     async def load(self) -> Registry:
-        """Load the plugins that are installed and enabled now; running ones stay as they are.
+        """Load the plugins that are installed and enabled now; running plugins do not change.
 
-        Callers must not overlap.
+        Calls must not overlap.
 
         Raises:
             StoreError: the database does not answer; nothing has changed.
@@ -315,7 +315,7 @@ class LivePlugins:
             return False
 
     async def _view(self) -> _View:
-        # Before the state, so that what changes in between is a change to the next round.
+        # Read before the state, so that the next round notices any change in between.
         fingerprint = await asyncio.to_thread(layout.fingerprint, self._home)
         state = await asyncio.to_thread(layout.state, self._home)
         others: _OtherVersions = []
@@ -328,7 +328,7 @@ class LivePlugins:
     async def _start(
         self, chosen: Sequence[Candidate], targets: Mapping[str, _Target]
     ) -> dict[str, _RunningPlugins]:
-        """Load installations that do not run yet; plugins of the environment are loaded once."""
+        """Load installations that do not run yet; the environment's plugins are loaded once."""
         own = {each.distribution for each in chosen if each.installed is not None}
         again = {name for name in own if self._is_wanted(targets[name], chosen)}
         wanted = [
@@ -348,7 +348,7 @@ class LivePlugins:
         return started
 
     def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
-        """Return whether a distribution must be loaded, as it runs otherwise or not at all."""
+        """Return whether a distribution must be loaded, because it does not run in this form."""
         running, one = self._running.get(target.name), target.one
         if running is None or running.ended or one is None:
             return one is not None
@@ -362,7 +362,7 @@ class LivePlugins:
         return any(_key(each) not in has for each in chosen if each.distribution == target.name)
 
     def _has_failed(self, started: _RunningPlugins, target: _Target) -> bool:
-        """Return whether an upgrade is not taken, because not all of it could be loaded."""
+        """Return whether an upgrade is rejected, because not all of it could be loaded."""
         old = self._running.get(target.name)
         return old is not None and not started.is_whole and target.may_stay(old)
 
@@ -376,7 +376,7 @@ class LivePlugins:
                 await plugin_acts.publish_versions(connection, self._process_id, versions)
 
     def _swap(self, running: dict[str, _RunningPlugins], targets: Mapping[str, _Target]) -> None:
-        """Use these plugins from now on; those they replace end in a while, others at once."""
+        """Use these plugins from now on; replaced plugins end in a while, others at once."""
         before, self._running = self._running, running
         for name, old in before.items():
             target, new = targets.get(name), running.get(name)
@@ -386,7 +386,7 @@ class LivePlugins:
                 reason = f"version {new.one.version} has replaced it"
                 self.hosts.retire(old.candidates, reason, drain=True)
             elif old.act != target.agreed.id and target.withheld is None:
-                # Somebody enabled it once more.
+                # The distribution was enabled again.
                 self.hosts.enable(old.candidates)
                 old.act = target.agreed.id
 
@@ -420,7 +420,7 @@ _NOTHING: Final = Registry({}, {}, {}, {}, (), ())
 
 
 def _tell_problems(before: Collection[Problem], now: Collection[Problem]) -> None:
-    """Log new problems of plugins, and count every one."""
+    """Log new problems of plugins, and count all problems."""
     for problem in now:
         if problem not in before:
             _log.warning("plugin_problem", problem=str(problem))
@@ -450,7 +450,7 @@ def _target(name: str, view: _View) -> _Target:
     before = plugin_acts.newest(acts).get(name)
     agreed = plugin_acts.newest([*acts, *([news] if news else [])])[name]
     if one is not None:
-        # As others see it, whatever its own record says.
+        # This is its state for other processes, even if its own record is different.
         one = replace(one, enabled=agreed.enabled)
     return _Target(name, one, news, agreed, before, _withheld(one, agreed))
 
@@ -507,7 +507,7 @@ def _versions(places: Sequence[Place]) -> dict[str, str]:
 
 
 def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
-    """Return a problem for each distribution that another process's environment has otherwise."""
+    """Return a problem for each distribution that differs in another process's environment."""
     found: list[Problem] = []
     for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):
         others = [

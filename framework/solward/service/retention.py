@@ -1,5 +1,5 @@
-"""Deletes decisions, events and sellers' answers that are older than the settings keep them, and
-rows that nothing counts any more: agents' usage and judged transactions (docs/reference/events.md,
+"""Deletes decisions, events and sellers' answers that are older than the settings allow, and rows
+that no limit counts any more: agents' usage and judged transactions (docs/reference/events.md,
 Retention)."""
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from solward.types.errors import StoreError
 from solward.types.events import EventKind
 from solward.vault.store import judged, payments
 
-# The rows of one transaction, and the pause after it, in which other writers can work.
+# The maximum rows of one transaction, and the pause after it, in which others can write.
 BATCH = 500
 PAUSE_S = 0.05
 EVERY_S = 3600.0
 
 # Budgets count the last day, and clocks may differ by a day.
 USAGE_KEPT_HOURS = 3 * 24
-# A request that is repeated after a crash must find its answer, whatever came meanwhile.
+# A request that is repeated after a crash must find its answer in every case.
 ANSWERS_KEPT_MS = DAY_MS
 MB = 1_000_000
 
@@ -157,7 +157,7 @@ async def hourly_retention(database: Database, settings: Settings) -> AsyncItera
 async def _delete_in_batches(
     database: Database, delete: Callable[[AsyncConnection], Awaitable[int]]
 ) -> int:
-    """Delete batch by batch, each in its transaction, until one is not full; how many rows."""
+    """Delete in batches, a transaction each, until one is not full; return how many rows."""
     total, deleted = 0, BATCH
     while deleted == BATCH:
         if total:
@@ -284,7 +284,7 @@ async def cut_events(
 
 
 def _leading(head: Head, entries: list[Any]) -> list[Any]:
-    """Return the entries that begin a chain without a gap; its last one is never among them."""
+    """Return a chain's first entries without a gap, never including its last entry."""
     numbered = enumerate(entries, head.pruned_number + 1)
     return [
         row for _number, row in takewhile(lambda e: e[0] == e[1].number < head.number, numbered)

@@ -1,4 +1,4 @@
-"""A list of tokens that somebody published, checked before its symbols are believed.
+"""A published list of tokens, which is checked before its symbols are used.
 
 Formats: an array of objects with `id`, `symbol`, `decimals`, `tokenProgram` and `isVerified`, as
 Jupiter's token API answers (dev.jup.ag/docs/tokens, version 2), or an object whose `tokens` have
@@ -58,7 +58,7 @@ _DOMAIN = "solward-token-list/1"
 
 @dataclass(frozen=True, slots=True)
 class OfferedToken:
-    """A token as a published list has it.
+    """A token in a published list.
 
     Attributes:
         program: the token program that owns the mint; None if the list does not say.
@@ -73,7 +73,7 @@ class OfferedToken:
 
 @dataclass(frozen=True, slots=True)
 class RefusedToken:
-    """A verified token that is not taken, and why, in words."""
+    """A verified token that was not accepted, and the reason in words."""
 
     symbol: str
     mint: str
@@ -100,9 +100,9 @@ class CheckedList:
 
 
 def parse_published(data: bytes, network: str) -> tuple[list[OfferedToken], list[str]]:
-    """Return the tokens of a published list, and why each other entry cannot be read.
+    """Return the tokens of a published list, and for each other entry why it cannot be read.
 
-    Others wrote the list, so an odd entry of it does not take the others with it.
+    Third parties wrote the list, so one bad entry does not invalidate the others.
 
     Raises:
         InvalidRequest: it is in neither format, or no entry can be read; names the first.
@@ -142,9 +142,9 @@ async def check_published(
     """Check a published list against the chain.
 
     Args:
-        stored: the operator's list so far: its symbols keep their mints.
-        nodes: each is asked for every mint.
-        only: symbols to take; empty for all.
+        stored: the operator's current list, whose symbols keep their mints.
+        nodes: the nodes, each of which must return every mint.
+        only: the symbols to accept; empty for all.
 
     Raises:
         InvalidRequest: no verified token has a symbol of `only`; too many are left.
@@ -280,7 +280,7 @@ class StoredList:
     """The token list that `solward tokens refresh` stored for a network.
 
     Attributes:
-        stored_ms: when, in Unix milliseconds.
+        stored_ms: the time of storing, in Unix milliseconds.
     """
 
     tokens: tuple[KnownToken, ...]
@@ -293,7 +293,7 @@ async def read_list(
     """Return the list of a network; None if none is stored.
 
     Raises:
-        StoreError: it is not as it was stored.
+        StoreError: the list was changed after it was stored.
     """
     statement = select(token_lists).where(token_lists.c.network == network)
     row = (await connection.execute(statement)).mappings().first()
