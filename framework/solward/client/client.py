@@ -53,7 +53,7 @@ class Agents(AgentRequests):
     """Agents: create, start, stop, chat, and read their decisions and memory."""
 
     async def find(self, name_or_id: str) -> Agent:
-        """Return the agent with this id, or the only agent with this name or beginning of its id.
+        """Return the agent with this id, or the only one with this name or beginning of its id.
 
         Raises:
             NotFoundError: there is no such agent.
@@ -226,8 +226,7 @@ class SolwardClient(ServiceRequests):
             Unreachable: the service did not answer at the beginning.
             ApiError: the service refused.
         """
-        # The current number is read first, so that a reconnect before the first event can resume
-        # after it.
+        # Read first, so that a reconnect before the first event has a number to resume after.
         newest = (await self.audit(limit=1)).entries
         if after is None:
             after = newest[0].seq if newest else 0

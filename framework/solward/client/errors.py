@@ -94,7 +94,7 @@ class Held(ClientError):
 
 
 class BadSignature(ClientError):
-    """A webhook's delivery is not signed with the secret, or was not signed just now."""
+    """A webhook's delivery is not signed with the secret, or not signed just now."""
 
 
 class ApiError(ClientError):

@@ -1,5 +1,4 @@
-"""HTTP requests to the service, with retries and server-sent events, and the base class of the
-client's parts."""
+"""HTTP requests to the service, server-sent events, and the base class of the client's parts."""
 
 from __future__ import annotations
 
@@ -288,8 +287,7 @@ class Http:
         error = error_of(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
-        # The service refuses with other statuses, so this is a gateway, which may have lost the
-        # service's answer.
+        # Not a refusal of the service but a gateway's, which may have lost the answer.
         is_foreign = not is_own or type(error) in (ApiError, ServerError)
         if is_foreign or (sent and not isinstance(error, Refused)):
             error = error_of(status, text + _fate(key), response.headers, is_judged)

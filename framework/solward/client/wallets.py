@@ -65,8 +65,8 @@ async def until_done(
 ) -> list[Transaction]:
     """Repeat an operation that works in parts, such as `reclaim_rent`, until nothing is left to do.
 
-    It also ends if a record is not confirmed, or if `left` did not decrease. Only the first call
-    has the key, so that repeating it does nothing twice."""
+    It also ends if a record is not confirmed or `left` does not decrease. Only the first call has
+    the key, so that a repeated first call takes nothing twice."""
     made = [await call(wallet_id, idempotency_key=idempotency_key, **fields)]
     before = None
     while made[-1].status == "confirmed" and (left := made[-1].details.get("left")):
@@ -188,8 +188,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
         max: str | None = None,  # noqa: A002 - the field's own name
         protocol: str | None = None,
     ) -> PaymentQuote:
-        """Return the payment that `pay` would make now; the site gets the request, and no
-        payment."""
+        """Return what `pay` would pay now; the service sends the request without a payment."""
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
         fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
         path = _path(wallet_id, "pay")
