@@ -56,8 +56,8 @@ _SAVINGS_TAG = "solward-demo-savings"
 # The first minute shows each kind of transaction, then a routine follows. It stays within the
 # default limits for days and leaves room for a visitor and the held transfer: at most 4
 # transactions a minute (limit 5); at most 1.1 SOL a transaction, the stake (limit 2, least 1 and
-# its rent); 1.45 SOL once and then 0.002 a minute, so at most 4.33 in 24 hours (limit 10); fees and
-# rent of 0.0094 SOL once and then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a
+# its rent); 1.45 SOL once and then 0.002 a minute, so at most 4.33 in 24 hours (limit 10); costs
+# of 0.0094 SOL once and then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a
 # swap under way reserves 0.002. Each purchase, refusal and hold is asked for in one cycle only,
 # because a decision ends it for good.
 STRATEGY = """\

@@ -351,7 +351,7 @@ async def test_an_asset_that_no_node_can_read_stops_no_other_offer(
         return await asset_of(assets, mint)
 
     monkeypatch.setattr(Assets, "get", unreadable)
-    monkeypatch.setattr(Terms, "most_of", lambda _terms: None)
+    monkeypatch.setattr(Terms, "max_price", lambda _terms: None)
     shop.seller.says(shop.asks(shop.offer(asset=BONK), shop.offer()))
     # Chosen, and not paid only for want of USDC.
     with pytest.raises(TransactionFailed, match="has no token account"):
