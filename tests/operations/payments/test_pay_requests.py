@@ -161,7 +161,9 @@ def test_fields_of_a_json_object_are_typed() -> None:
         PaidRequest.of({})
     with pytest.raises(InvalidRequest, match="headers must be an object of strings"):
         PaidRequest.of({"url": URL, "headers": {"A": 1}})
-    assert PaidRequest.of({"url": URL, "method": None, "body": "é"}).pay_request.body == "é".encode()
+    assert (
+        PaidRequest.of({"url": URL, "method": None, "body": "é"}).pay_request.body == "é".encode()
+    )
 
 
 @promise("headers-show-no-payment")
