@@ -45,7 +45,7 @@ def test_the_documented_fee_limits_are_the_defaults() -> None:
 def test_every_status_and_type_is_documented() -> None:
     assert names_in_first_column(section(TRANSACTIONS, "Status")) == list(TransactionStatus)
     types = section(TRANSACTIONS, "Types and details")
-    later = types.partition("Reserved for what comes later:")[2]
+    later = types.partition("Reserved for later:")[2]
     named = {*names_in_first_column(types), *re.findall(r"`(\w+)`", later)}
     assert named == set(TransactionType)
 
