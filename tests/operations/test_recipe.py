@@ -121,9 +121,9 @@ def test_an_operation_made_by_the_recipe_is_found_everywhere(tmp_path: Path) -> 
     name = "framework/solward/operations/declared.py"
     assert f"`{name}`" in RECIPE
     declared = tree / name
-    above, line, below = declared.read_text().partition("\n\n# Every operation above;")
-    assert line
-    declared.write_text(above + DECLARATION + line + below)
+    text = declared.read_text()
+    above = text.rindex("\n\n", 0, text.index("\nOPERATIONS"))
+    declared.write_text(text[:above] + DECLARATION + text[above:])
     plan = _named("sol.py", "framework/solward/operations/")
     _append(tree / plan, "    RECLAIM_RENT,\n", "    TIP,\n", PLAN)
     (tree / plan).write_text(
