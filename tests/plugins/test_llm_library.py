@@ -178,7 +178,7 @@ def test_a_models_entry_is_looked_up_once_and_each_caller_has_its_own() -> None:
             raise ValueError("not on the list")
         return {"mode": "chat"}
 
-    listed = library._kept(look_up)
+    listed = library._with_cache(look_up)
     listed(model="a", custom_llm_provider="openai")["mode"] = "responses"
     assert listed(model="a", custom_llm_provider="openai") == {"mode": "chat"}
     assert listed(model="new", custom_llm_provider="xai") == {}
