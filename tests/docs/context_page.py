@@ -21,13 +21,8 @@ TYPES = (ledger.Account, context.AgentView, balances.Balances, entries.Entry, to
          context.WalletView)  # fmt: skip
 
 
-def page() -> str:
-    """Returns the page, its generated part made anew. The service alone calls `end`, `aclose`."""
-    before, begin, rest = PAGE.read_text().partition("<!-- generated: context -->\n")
-    return before + begin + "\n".join(_lines()) + "\n" + rest[rest.index("<!-- end -->") :]
-
-
-def _lines() -> Iterator[str]:
+def table(_page: str) -> Iterator[str]:
+    """Yields the page's generated lines. The service alone calls `end` and `aclose`."""
     for title, kind in _OBJECTS.items():
         path = f"context.{title.lower()}" if hasattr(SkillContext, title.lower()) else "context"
         yield from (f"\n## {title}\n", *_text(kind))

@@ -2,34 +2,26 @@
 
 import inspect
 import re
-
-from tests.support.repository import DOCS
+from collections.abc import Iterator
 
 from solward.testing import conformance
 from solward.types.manifest import ProblemCode
 
-PAGE = DOCS / "reference/plugins.md"
 _DECLARED = re.compile(r'= "(\w+)"\n +"""(.*?)"""', re.DOTALL)
 
 
-def page() -> str:
-    """Returns the page with its generated tables made anew."""
-    text = PAGE.read_text()
-    for name, table in {"tiers": _tiers(), "problems": _problems()}.items():
-        before, begin, rest = text.partition(f"<!-- generated: {name} -->\n")
-        text = before + begin + "\n".join(table) + "\n" + rest[rest.index("<!-- end -->") :]
-    return text
+def tiers(_page: str) -> Iterator[str]:
+    """Yields the tiers of the conformance kit, with their checks."""
+    yield "| tier | what holds | checks |"
+    yield "|---|---|---|"
+    for tier in conformance.TIERS:
+        yield f"| {tier.name} | {tier.means} | {', '.join(f'`{check}`' for check in tier.checks)} |"
+    yield ""
 
 
-def _tiers() -> list[str]:
-    rows = (
-        f"| {tier.name} | {tier.means} | {', '.join(f'`{check}`' for check in tier.checks)} |"
-        for tier in conformance.TIERS
-    )
-    return ["| tier | what holds | checks |", "|---|---|---|", *rows, ""]
-
-
-def _problems() -> list[str]:
-    found = _DECLARED.findall(inspect.getsource(ProblemCode))
-    rows = (f"| `{code}` | {' '.join(meaning.split())} |" for code, meaning in found)
-    return ["| code | meaning |", "|---|---|", *rows]
+def problems(_page: str) -> Iterator[str]:
+    """Yields the codes of plugins' problems, with their docstrings."""
+    yield "| code | meaning |"
+    yield "|---|---|"
+    for code, meaning in _DECLARED.findall(inspect.getsource(ProblemCode)):
+        yield f"| `{code}` | {' '.join(meaning.split())} |"

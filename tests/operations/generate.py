@@ -370,6 +370,9 @@ TABLES: Mapping[str, Callable[..., Iterable[str]]] = {
     "commands": _commands,
     "events": events_page.table,
     "metrics": metrics_page.table,
+    "context": context_page.table,
+    "tiers": plugins_page.tiers,
+    "problems": plugins_page.problems,
 }
 """By the first word of a mark, such as `<!-- generated: commands wallet -->`: what makes a table's
 lines of the page's text and the other words."""
@@ -404,8 +407,6 @@ FILES: Mapping[Path, Callable[[], str]] = {
         for each in _DOCS.rglob("*.md")
         if "<!-- end -->" in each.read_text()
     },
-    context_page.PAGE: context_page.page,
-    plugins_page.PAGE: plugins_page.page,
 }
 
 
