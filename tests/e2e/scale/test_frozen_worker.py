@@ -28,7 +28,7 @@ def fenced(worker: Node) -> dict[str, int]:
     return {step: int(count) for step, count in found}
 
 
-@promise("taken-over-cannot-store")
+@promise("taken-over-cannot-store", "storm-over-processes")
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_worker_frozen_amid_payments_pays_nothing_twice_and_is_refused(
