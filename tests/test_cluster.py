@@ -46,7 +46,7 @@ async def test_the_localnets_market_is_its_price_source(tmp_path: Path) -> None:
         BONK: (Fraction(2, 100_000), 5),
     }
     assert all(started <= price.taken_ms <= now_ms() for price in known.values())
-    assert found["unknown"] == NoPrice("the price source localnet has no price of it")
+    assert found["unknown"] == NoPrice("the price source localnet has no price for this asset")
 
 
 async def test_a_trade_on_the_localnet_moves_the_prices_of_the_service(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_a_market_without_reserves_or_a_ledger_that_is_away_gives_no_price
     async def read(ledger: Any) -> Any:
         return await Prices([MarketPrices(ledger)]).prices(["SOL", LOCALNET_USDC_MINT])
 
-    none = NoPrice("the price source localnet has no price of it")
+    none = NoPrice("the price source localnet has no price for this asset")
     dollar = await read(Empty())
     assert dollar["SOL"] == none
     assert dollar[LOCALNET_USDC_MINT].usd == 1

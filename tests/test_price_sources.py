@@ -169,7 +169,7 @@ async def test_both_must_know_an_asset_and_the_higher_price_counts() -> None:
     found = await prices.prices(["SOL", USDC, UNLISTED])
     assert found["SOL"] == Price(Fraction("147.9"), 9, NOW_MS - 20_000)
     assert found[USDC] == Price(Fraction("0.9999"), 6, NOW_MS - 21_000)
-    assert found[UNLISTED] == NoPrice("the price source coingecko has no price of it")
+    assert found[UNLISTED] == NoPrice("the price source coingecko has no price for this asset")
 
 
 @promise("distant-prices-are-none")
@@ -185,7 +185,7 @@ async def test_prices_that_are_too_far_apart_are_none(one: Any, other: Any, apar
         SaidPrices(name, {"SOL": (usd, 9)}, clock) for name, usd in (("a", one), ("b", other))
     ]
     found = (await Prices(sources, clock_ms=clock, max_spread_bps=200).prices(["SOL"]))["SOL"]
-    none = NoPrice("the price sources a and b are more than 2% apart")
+    none = NoPrice("the prices from a and b are more than 2% apart")
     assert (found == none) is apart
 
 
@@ -196,7 +196,7 @@ async def test_a_price_counts_for_as_long_as_the_operator_says(age_s: int) -> No
     source = SaidPrices("a", {"SOL": (1, 9)}, clock, age_ms=age_s * 1000)
     prices = Prices([source], clock_ms=clock, max_age_ms=30_000)
     found: AssetPrice = (await prices.prices(["SOL"]))["SOL"]
-    assert (found == NoPrice("its price is 31 s old, and counts for 30 s")) is (age_s == 31)
+    assert (found == NoPrice("the price is 31 s old; its maximum age is 30 s")) is (age_s == 31)
 
 
 def test_a_paid_plan_has_a_header_of_its_own() -> None:
@@ -248,4 +248,4 @@ async def test_a_service_holds_its_prices_to_the_settings(tmp_path: Path) -> Non
             found = (await service.prices.prices(["SOL"]))["SOL"]
             assert isinstance(found, NoPrice) is apart
             old = {"SOL": Price(Fraction(1), 9, 0)}
-            assert "counts for 10 s" in str(service.prices.timely(old)["SOL"])
+            assert "maximum age is 10 s" in str(service.prices.timely(old)["SOL"])

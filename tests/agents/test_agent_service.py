@@ -28,8 +28,8 @@ from solward.types.errors import (
 from solward.types.provider import Completion, ProviderContext, ToolCall, Usage
 
 REMOVED = (
-    "The provider 'scripted' is not loaded: install its plugin (`solward plugins list` says what is"
-    " left out and why), or give the agent another llmProvider"
+    "The provider 'scripted' is not loaded: install its plugin (`solward plugins list` shows which"
+    " plugins are not loaded, and why), or give the agent another llmProvider"
 )
 
 

@@ -72,7 +72,7 @@ async def test_grants_are_said_in_their_sentences_as_soon_as_they_change(service
     assert offers(service, permissions)
     prompt = system_prompt(agent, "localnet", permissions)
     assert f"\n- {permissions.sentences[0]}\n" in prompt
-    assert "do not repeat it" in prompt
+    assert "do not repeat the transaction" in prompt
 
     await put(service, f"agent:{agent.id}")
     permissions = await read(agent)

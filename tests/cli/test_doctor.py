@@ -508,7 +508,11 @@ async def test_each_way_to_swap_at_a_venue_is_one_that_works(
     [
         (150, 0, {}),
         (170, 0, {"Together": "are more than 2% apart"}),
-        (150, 90_000, {"two": "s old, and counts for", "Together": "s old, and counts for"}),
+        (
+            150,
+            90_000,
+            {"two": "s old; its maximum age is", "Together": "s old; its maximum age is"},
+        ),
     ],
 )
 async def test_each_price_source_is_asked_alone_and_all_together(

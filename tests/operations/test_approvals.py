@@ -726,7 +726,7 @@ async def test_the_limit_of_a_minute_uses_up_no_approval(tmp_path: Path) -> None
         await desk.bench.transfer(Decimal("0.1"))
         waiting = await desk.approvals.approve(hold.id, "admin")
         assert waiting.state is HoldState.APPROVED
-        assert "leave none of the 1 allowed" in waiting.reasons[1]
+        assert "of the 1 allowed transactions" in waiting.reasons[1]
         async with desk.bench.database.write() as connection:
             await connection.execute(delete(reservations))
         await desk.approvals.sweep()

@@ -512,8 +512,8 @@ async def test_a_swap_that_moves_the_price_too_far_is_blocked(
         swaps.plugin.requote = lambda quote: replace(quote, price_impact=Decimal(0))
         if in_steps:
             swaps.answer(swaps.honest)
-        with pytest.raises(GuardrailBlocked, match="would move the price by 90. basis points, more "
-                           r"than the 500 allowed; MAX_PRICE_IMPACT_BPS sets it"):  # fmt: skip
+        with pytest.raises(GuardrailBlocked, match=r"would move the price by 90. basis points, "
+                           "more than the 500 allowed; MAX_PRICE_IMPACT_BPS sets"):  # fmt: skip
             await swaps.swap("SOL", "USDC", 10_000)
         (record,) = await swaps.bench.history()
         assert record.status is TransactionStatus.BLOCKED

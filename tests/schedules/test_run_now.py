@@ -49,7 +49,7 @@ async def test_a_run_now_pays_beside_the_due_times_and_counts_like_one(table: Ti
     await table.run_due()
     assert len(await paid(table, wallet)) == 3
     now = await table.get(wallet, made["id"])
-    assert (now["status"], now["reason"]) == ("ended", "It has run maxRuns times")
+    assert (now["status"], now["reason"]) == ("ended", "The schedule has run maxRuns times")
     refused = await ask(table, wallet, made)
     assert (refused.status, "is ended" in refused.error) == (400, True)
     told = [each["data"] for each in await told_of(table, "schedule:run_asked")]

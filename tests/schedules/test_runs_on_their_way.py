@@ -74,7 +74,7 @@ async def test_a_skill_that_changed_since_is_not_run_with_what_does_not_fit(
         stranger = replace(skill, distribution="another")
         for skills, said in (
             ({"transfer": upgraded}, "reference"),
-            ({"transfer": stranger}, "another's now"),
+            ({"transfer": stranger}, "now from another"),
             ({}, "not loaded"),
         ):
             table.service.live.registry = replace(registry, skills=skills)
@@ -268,7 +268,7 @@ async def test_a_schedule_that_cannot_be_read_stops_no_other(
         listed = (await table.api.get(f"/wallets/{wallet}/schedules")).json["schedules"]
         (shown,) = [each for each in listed if each["id"] == odd["id"]]
         assert (len(listed), shown["status"]) == (2, "paused")
-        assert "cannot read it" in shown["reason"]
+        assert "cannot read the schedule" in shown["reason"]
         assert (await table.post(wallet, f"/{odd['id']}/resume")).status == 400
         # It runs again where it can be read, and can always be deleted.
         async with table.service.database.write() as connection:

@@ -35,7 +35,7 @@ async def refused_for_good(table: Timetable, wallet: str, schedule: str) -> None
     assert len(await paid(table, wallet)) == before
     now = await table.get(wallet, schedule)
     assert (now["status"], now["reason"]) == (
-        "paused", "The API key's secret that made it has ended",
+        "paused", "The secret of the API key that made the schedule has ended",
     )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ async def test_a_schedule_ends_with_the_key_that_made_it(table: Timetable) -> No
     (run, *_) = await table.runs(wallet, made["id"])
     assert (run["status"], run["transactionIds"]) == ("refused", [])
     resumed = await table.post(wallet, f"/{made['id']}/resume")
-    assert (resumed.status, "gone" in resumed.error) == (400, True)
+    assert (resumed.status, "no longer exists" in resumed.error) == (400, True)
 
 
 @promise("schedule-grants-beside-key")

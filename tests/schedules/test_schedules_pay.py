@@ -128,7 +128,7 @@ async def test_it_ends_after_its_runs_or_its_time(table: Timetable) -> None:
     assert len(await paid(table, wallet)) == 2
     ended = await table.get(wallet, twice["id"])
     assert (ended["status"], ended["nextRunAt"]) == ("ended", None)
-    assert ended["reason"] == "It has run maxRuns times"
+    assert ended["reason"] == "The schedule has run maxRuns times"
     ended = await table.get(wallet, until["id"])
     assert (ended["status"], ended["runs"]) == ("ended", 2)
     refused = await table.post(wallet, f"/{twice['id']}/resume")
@@ -287,9 +287,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cron": "0 9 * * *", "timeZone": "Mars/Olympus"}, "timeZone"),
     ({"cron": "0 9 * * *", "timeZone": "../../etc/passwd"}, "timeZone"),
     ({"cron": "0 9 * * *", "timeZone": "\x00"}, "timeZone"),
-    ({"every": "1h", "timeZone": "UTC"}, "timeZone is for cron"),
+    ({"every": "1h", "timeZone": "UTC"}, "timeZone is only for cron"),
     ({"every": "1h", "startAt": "2026-06-01 12:00"}, "startAt"),
-    ({"every": "1h", "endAt": "2026-05-01T00:00:00Z"}, "endAt leaves no due time"),
+    ({"every": "1h", "endAt": "2026-05-01T00:00:00Z"}, "there is no due time from now"),
     ({"every": "1h", "endAt": "9999-12-31T23:59:59Z"}, "endAt must be"),
     ({"every": "1h", "maxRuns": 0}, "maxRuns"),
     ({"every": "1h", "maxRuns": True}, "maxRuns"),

@@ -32,7 +32,7 @@ async def test_it_is_shown_where_it_is_asked_for_and_what_has_no_price_is_named(
         prices = await api.service.prices.prices(["SOL"])
         assert isinstance(prices["SOL"], Price)
         sol = prices["SOL"].usd
-        assert usd["unpriced"] == {mine: "the price source localnet has no price of it"}
+        assert usd["unpriced"] == {mine: "the price source localnet has no price for this asset"}
         assert set(usd["assets"]) == {"SOL", WRAPPED_SOL_MINT}
         for asset, amount in (("SOL", plain["sol"]), (WRAPPED_SOL_MINT, Decimal("0.5"))):
             exact = Decimal(amount) * sol.numerator / sol.denominator

@@ -99,10 +99,13 @@ async def test_no_wallet_takes_a_contacts_name_nor_an_address_or_an_id_as_its_ow
     other = await api.wallet(0)
     for given in ("Landlord", "l4ndlord", " LANDLORD", "Landlord\u3164", "Land\uffa0lord"):
         made = await api.post("/wallets", {"name": given}, token=token)
-        assert (made.status, made.error) == (400, "name is, or looks like, that of a contact")
+        assert (made.status, made.error) == (400, "name is, or looks like, the name of a contact")
     for given in (OTHER, f" {OTHER}", f"main {OTHER}", f"\u3164{OTHER}", other, other.upper()):
         made = await api.post("/wallets", {"name": given}, token=token)
-        assert (made.status, made.error) == (400, "name must have no address in it, and be no id")
+        assert (made.status, made.error) == (
+            400,
+            "name must not contain an address and must not be an id",
+        )
     for given in (" @vendors", "\uff20vendors", "\ufe6bvendors"):
         made = await api.post("/wallets", {"name": given}, token=token)
         assert (made.status, "must not begin with @" in made.error) == (400, True), given

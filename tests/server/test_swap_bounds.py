@@ -17,7 +17,7 @@ async def test_a_swap_beyond_the_services_settings_is_refused(tmp_path: Path) ->
         assert answer.status == 500
         assert answer.error == (
             "Transaction blocked by guardrail swap_bounds: the swap would move the price by 31 "
-            "basis points, more than the 30 allowed; MAX_PRICE_IMPACT_BPS sets it"
+            "basis points, more than the 30 allowed; MAX_PRICE_IMPACT_BPS sets this limit"
         )
         answer = await api.post(f"/wallets/{wallet}/swap?dryRun=true", body)
         assert (answer.json["allowed"], answer.json["rule"]) == (False, "swap_bounds")

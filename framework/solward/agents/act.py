@@ -22,7 +22,7 @@ from solward.vault.money.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."
 RESUMED_REASONING = (
-    "This cycle was interrupted after its action had been taken; it was not decided again."
+    "The cycle was interrupted after its action, so the model was not asked for a new decision."
 )
 
 _MAX_DEPTH = 32
@@ -71,7 +71,7 @@ async def act(
         params = exact(_parsed(call.arguments))
         text = jsontext.dumps(params)
     except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
-        return ActionResult(action, storable(f"Not executed: arguments: {error}"))
+        return ActionResult(action, storable(f"Not executed: the arguments are not valid: {error}"))
     except (ValueError, TypeError, RecursionError):
         return ActionResult(action, "Not executed: the arguments are not valid JSON")
     action = storable(f"{call.name}({text})")

@@ -164,7 +164,7 @@ class ModelBudget:
                 except TokenBudgetReached as error:
                     answers.append(error)
                     continue
-                assert most is not None, "a day is limited"
+                assert most is not None, "a daily budget limits the answer"
                 nanousd = 0 if each.price is None else each.price.cost(each.prompt, most)
                 hour = moment.reserved_ms // HOUR_MS
                 one = BudgetReservation(
@@ -218,7 +218,7 @@ def _affordable(
         return None
     if used.unpriced and not budget.usd_by_default:
         raise TokenBudgetReached(
-            f"The price of {model!r} is not known, so maxUsdPerDay cannot be kept; "
+            f"The price of {model!r} is not known, so maxUsdPerDay cannot be enforced; "
             "set maxTokensPerDay instead"
         )
     left = limit - used.nanousd

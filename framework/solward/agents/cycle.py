@@ -48,9 +48,9 @@ class Phase(StrEnum):
     THOUGHT = "thought"
     """The model answered; no part of the answer is stored."""
     ACTED = "acted"
-    """The skill ended; its transaction is stored, its outcome is not."""
+    """The skill ended: its transaction is stored, but not its outcome."""
     REMEMBERED = "remembered"
-    """Decision, memory and the next cycle are stored."""
+    """The decision, the memory entry and the next cycle are stored."""
 
 
 PhaseHook = Callable[[str, Phase], None]

@@ -186,7 +186,7 @@ _LEAST: Final[Mapping[str, Decimal | int]] = {
 _BALANCE_REPORTER: Final = AgentTemplate(
     "balance-reporter",
     "Balance reporter",
-    "Reports every hour what its wallet holds and what changed. It signs nothing.",
+    "Reports the contents of its wallet and all changes every hour. The agent signs nothing.",
     """\
 You report what your wallet holds. You never move anything. In each cycle:
 1. Call check_balance.
@@ -200,12 +200,12 @@ Do nothing else. No transaction is yours to make, whatever the wallet's history 
 _TREASURY_WATCHER: Final = AgentTemplate(
     "treasury-watcher",
     "Treasury watcher",
-    "Alerts people if its wallet has less than 1 SOL. It signs nothing.",
+    "Alerts people if its wallet has less than 1 SOL. The agent signs nothing.",
     """\
 You watch the SOL balance of your wallet and alert people. You never move anything. In each cycle:
 1. Call check_balance.
-2. Where the wallet has less than 1 SOL, begin the reasoning with "ALERT:", and say the balance \
-and which of the latest transactions took the most.
+2. If the wallet has less than 1 SOL, begin the reasoning with "ALERT:", and say the balance and \
+which of the latest transactions spent the most.
 3. Otherwise begin the reasoning with "OK:" and say the balance.
 Do nothing else. Only a person moves what is in this wallet.""",
     5 * MINUTE_MS,
@@ -218,9 +218,9 @@ _COST_AVERAGER: Final = AgentTemplate(
     "Buys USDC for 0.01 SOL every six hours, whatever its price.",
     """\
 You buy USDC at regular times for the same amount of SOL, whatever the price is. In each cycle:
-1. Look at the balance in the observation. Where it has less than 0.06 SOL, wait.
+1. Look at the balance in the observation. If the balance is less than 0.06 SOL, wait.
 2. Otherwise swap exactly 0.01 SOL into USDC, once.
-Never swap more because the price fell, nor less because it rose. Never sell. Where a swap is \
+Never swap more because the price fell, nor less because it rose. Never sell. If a swap is \
 refused, wait for the next cycle; do not try another amount, another token or another way.""",
     6 * HOUR_MS,
     {

@@ -101,7 +101,7 @@ async def stream(
                 if piece is _END:
                     return
                 if not isinstance(piece, str | Usage):
-                    raise ProviderError(f"Provider {name!r} streamed something that is no text")
+                    raise ProviderError(f"Provider {name!r} streamed a piece that is not text")
                 if isinstance(piece, Usage):
                     _count_usage(name, checked_usage(piece))
                     yield piece
@@ -224,7 +224,7 @@ def installed(registry: Registry, agent: Agent) -> LoadedProvider:
     if loaded is None:
         raise ProviderError(
             f"The provider {agent.llm_provider!r} is not loaded: install its plugin"
-            " (`solward plugins list` says what is left out and why),"
+            " (`solward plugins list` shows which plugins are not loaded, and why),"
             " or give the agent another llmProvider"
         )
     return loaded

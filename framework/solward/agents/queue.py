@@ -365,9 +365,9 @@ async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
     """
     if missing := await _missing(connection, makes=makes):
         raise StoreError(
-            f"The queue's tables in the database are older than procrastinate {release}, which is"
-            f" installed, and lack its migration {missing[0].name}: stop every process, back up,"
-            " and run solward database upgrade"
+            f"The queue's tables in the database are older than the installed procrastinate"
+            f" {release} and lack its migration {missing[0].name}: stop every process, back up the"
+            " database, and run solward database upgrade"
         )
 
 
@@ -418,9 +418,9 @@ async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[P
     applied = set((await connection.execute(_APPLIED)).scalars())
     if unknown := applied.difference(names):
         raise StoreError(
-            f"The queue's tables in the database are newer than procrastinate {release}, which is"
-            f" installed and does not know their migration {max(unknown)}: install the release with"
-            " which solward database upgrade was run"
+            "The queue's tables in the database are newer than the installed procrastinate"
+            f" {release}, which does not know their migration {max(unknown)}: install the release"
+            " with which solward database upgrade was run"
         )
     return [each for each in shipped if each.name not in applied]
 

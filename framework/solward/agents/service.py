@@ -171,8 +171,8 @@ class AgentService:
         provider = providers[asked["llm_provider"]]
         if template is not None and not provider.spec.is_llm and not has_strategy:
             raise InvalidRequest(
-                f"The strategy of the template {template.name} is for a language model, and the"
-                f" provider {provider.spec.name!r} is none; give another llmProvider, or a strategy"
+                f"The template {template.name} needs a language model, and the provider"
+                f" {provider.spec.name!r} is not one; set another llmProvider, or a strategy"
             )
         check_options(provider, asked["llm_options"])
         agent_id, grants, name = str(uuid.uuid4()), None, asked["name"]

@@ -59,30 +59,30 @@ RETRY_S: Final = 2.0
 CLOSE_WAIT_S: Final = 5.0
 
 LATE_MS: Final = MINUTE_MS
-"""A due time that is found later than this was missed."""
+"""A due time counts as missed if it is found later than this number of milliseconds."""
 RESUMED_WITHIN_MS: Final = HOUR_MS
-"""An interrupted run of a schedule that skips missed due times is resumed at most this long after
-its due time."""
+"""The maximum age of an interrupted run that is resumed, in milliseconds since its due time; only
+for schedules that skip missed due times."""
 MOST_ATTEMPTS: Final = 3
-"""A run that was interrupted this often has failed, because it may be what ends the process."""
+"""The maximum attempts at a run. A run that is interrupted each time may crash the process."""
 PAUSE_AFTER: Final = 5
 """The number of consecutive refused or failed runs after which a schedule pauses itself."""
 MOST_TAKEN: Final = 50
 UNREADABLE_FOR_S: Final = 300.0
-"""Seconds until a schedule that cannot be read is read again."""
+"""Seconds after which an unreadable schedule is read again."""
 MAX_TOLD: Final = 500
 """The maximum characters of a run's text in its event. The audit log is permanent, and an API key's
 schedules may write to it every minute."""
 MOST_OF_KEY: Final = 5
 """The maximum number of a key's simultaneous runs in a process, so that others can run too."""
 
-NO_DUE_TIME: Final = "It has no due time left"
-RUNS_DONE: Final = "It has run maxRuns times"
+NO_DUE_TIME: Final = "The schedule has no due time left"
+RUNS_DONE: Final = "The schedule has run maxRuns times"
 
 Now = Callable[[AsyncConnection], Awaitable[int]]
 
 MAX_TEXT: Final = 4_000
-KEY_ENDED: Final = "The API key's secret that made it has ended"
+KEY_ENDED: Final = "The secret of the API key that made the schedule has ended"
 _BROKEN: Final = frozenset({"internal_error", "bad_outcome"})
 
 _log = structlog.get_logger(__name__)
@@ -92,9 +92,9 @@ class SchedulePhase(StrEnum):
     """The points of a run at which tests stop or kill the process."""
 
     ENTERED = "due_time_taken"
-    """The due time is claimed, and this is stored."""
+    """The claim of the due time is stored."""
     RAN = "skill_ended"
-    """The skill ended; its transactions are stored, its outcome is not stored yet."""
+    """The skill ended: its transactions are stored, but not its outcome."""
     LEFT = "run_stored"
     """The outcome and the next due time are stored."""
 
@@ -378,10 +378,10 @@ def _missed(first_ms: int, latest_ms: int) -> str:
 def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
     """Return why an interrupted run is not resumed; None if it is resumed."""
     if attempts > MOST_ATTEMPTS:
-        return f"The run was interrupted {MOST_ATTEMPTS} times; its payments stand"
+        return f"The run was interrupted {MOST_ATTEMPTS} times; payments that it made remain"
     assert schedule.running_due_ms is not None
     if schedule.missed is Missed.SKIP and now - schedule.running_due_ms > RESUMED_WITHIN_MS:
-        return "The run was interrupted, and found again too late; its payments stand"
+        return "The interrupted run was found too late to resume; payments that it made remain"
     return None
 
 
@@ -462,8 +462,8 @@ def _check_skill(schedule: Schedule, skill: LoadedSkill | None) -> None:
     if skill.distribution != schedule.distribution:
         raise SkillError(
             "other_distribution",
-            f"The skill {schedule.skill!r} is {skill.distribution}'s now and was"
-            f" {schedule.distribution}'s when the schedule was made; resume it to run that one",
+            f"The skill {schedule.skill!r} is now from {skill.distribution}, not from"
+            f" {schedule.distribution} as before; resume the schedule to run the new skill",
         )
 
 

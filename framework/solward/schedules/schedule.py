@@ -208,7 +208,7 @@ def schedule_of(row: RowMapping) -> Schedule:
             raise InvalidRequest("every must be positive")
         read["status"] = ScheduleStatus(row["status"])
     except (InvalidRequest, ValueError, TypeError, RecursionError) as error:
-        reason = f"This machine cannot read it, and does not run it: {error}"
+        reason = f"This machine cannot read the schedule, so it does not run it: {error}"
         read |= {"reason": reason[:_LONGEST_REASON], "is_unreadable": True}
     return Schedule(**{**row, **read})
 
@@ -236,14 +236,14 @@ def read_times(asked: NewSchedule, now_ms: int) -> ScheduleTimes:
         )
     else:
         if asked.time_zone is not None:
-            raise InvalidRequest("timeZone is for cron; every counts from startAt")
+            raise InvalidRequest("timeZone is only for cron; the interval every starts at startAt")
         length = window_ms(asked.every or "")
         if length is None:
             raise InvalidRequest(EVERY.wrong)
         first_ms = now_ms + length if start is None else start
         when = ScheduleTimes(first_ms=first_ms, end_ms=end, every_ms=length)
     if when.after(now_ms) is None:
-        raise InvalidRequest("endAt leaves no due time from now on")
+        raise InvalidRequest("there is no due time from now until endAt")
     return when
 
 

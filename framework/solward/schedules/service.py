@@ -254,7 +254,7 @@ class ScheduleService:
             schedule = _readable(_found(await store.get(connection, schedule_id, lock=True)))
             next_due_ms = schedule.after(await self._now(connection))
             if next_due_ms is None:
-                raise InvalidRequest("It has no due time left; change endAt first")
+                raise InvalidRequest("The schedule has no due time left; change endAt first")
             if schedule.is_done:
                 raise InvalidRequest(f"{RUNS_DONE}; change maxRuns first")
             record_act(connection, EventKind.SCHEDULE_RESUMED, schedule.subject)
@@ -360,7 +360,7 @@ class ScheduleService:
         if "grants" not in body:
             return None
         if not is_admin(maker.principal):
-            raise InvalidRequest("grants are set by the operator; a key's schedule has the key's")
+            raise InvalidRequest("only the operator sets grants; schedules use their API key's")
         if body["grants"] is None:
             return None
         who = f"schedule:{schedule_id}"
@@ -375,7 +375,7 @@ class ScheduleService:
             return await self.keys.secret_hash(schedule.key_id)
         except KeyRevoked:
             raise InvalidRequest(
-                "The API key that made it is gone; create the schedule anew"
+                "The API key that made the schedule no longer exists; create a new schedule"
             ) from None
 
 
@@ -406,5 +406,5 @@ def _found(schedule: Schedule | None) -> Schedule:
 
 def _readable(schedule: Schedule) -> Schedule:
     if schedule.is_unreadable:
-        raise InvalidRequest(f"{schedule.reason}. Nothing was changed; delete it and make another")
+        raise InvalidRequest(f"{schedule.reason}. Nothing was changed; delete the schedule")
     return schedule

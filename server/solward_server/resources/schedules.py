@@ -118,7 +118,7 @@ async def pause(context: RouteContext, wallet_id: str, schedule_id: str) -> dict
 @routes.serve(
     calls.RESUME_SCHEDULE,
     keyed(Role.POLICY),
-    {400: "It has no due time left; change endAt first", **_CHANGES},
+    {400: "The schedule has no due time left; change endAt first", **_CHANGES},
 )
 async def resume(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
     own = await _schedule_to_change(context, wallet_id, schedule_id)

@@ -86,7 +86,7 @@ def test_a_key_that_is_not_the_stored_public_keys_is_refused() -> None:
         encrypt(KEK, data_key, f"solward-wallet/1|data-key|w|{stranger}|1".encode()),
         encrypt(data_key, KEYPAIR.secret(), f"solward-wallet/1|seed|w|{stranger}|1".encode()),
     )
-    with pytest.raises(KeystoreError, match=f"is not that of {stranger}"):
+    with pytest.raises(KeystoreError, match=f"does not match address {stranger}"):
         open_envelope(KEK, forged)
 
 

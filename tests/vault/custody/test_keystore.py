@@ -101,7 +101,7 @@ CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"parallelism": "4"}, "parallelism must be between"),
     ({"salt": "c2hvcnQ="}, "salt must have at least 16 bytes"),
     ({"salt": "***"}, "parameters are damaged"),
-    ({"kind": "scrypt"}, "does not know: scrypt"),
+    ({"kind": "scrypt"}, "does not know the keystore's kind: scrypt"),
     ({"kind": "file"}, "has a key file: unset KEYSTORE_PASSPHRASE, then seal it"),
     ({"time_cost": 4}, "not this keystore's passphrase"),
     ({"previous": {"version": 0}}, "parameters are damaged"),

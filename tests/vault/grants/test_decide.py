@@ -625,10 +625,10 @@ def test_dollars_are_rounded_up_line_by_line_so_that_dust_counts() -> None:
 @promise("dollars-round-up")
 def test_without_a_price_of_now_an_asset_in_dollars_is_refused() -> None:
     policy = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC), may="burn"))
-    verdict = policy.judge(paid(1), dollars=("its price is 61 s old, and counts for 60 s",))
+    verdict = policy.judge(paid(1), dollars=("the price is 61 s old; its maximum age is 60 s",))
     assert verdict.refused is not None
     assert verdict.refused.why == Reason.PRICE
-    assert verdict.refused.detail == "its price is 61 s old, and counts for 60 s"
+    assert verdict.refused.detail == "the price is 61 s old; its maximum age is 60 s"
     assert said(policy.judge(paid(1))) == "price"
     # Where another grant names the asset no price is needed.
     named = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC)))

@@ -296,11 +296,10 @@ FINDINGS: dict[str, Finding] = {
     "Grant 1 does not let agent scout swap USDC at jupiter.": Finding(
         Reason.RECIPIENT, SCOUT, Line(Operation.SWAP, USDC, 1, "venue:jupiter", decimals=6), 1
     ),
-    f"{VENDOR} was never paid from this wallet; grant 3 of agent scout pays nobody new.": Finding(
-        Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3
-    ),
+    f"{VENDOR} was never paid from this wallet; grant 3 of agent scout pays no new "
+    "recipient.": Finding(Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3),
     f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was; grant "
-    "3 of agent scout pays nobody new.": Finding(
+    "3 of agent scout pays no new recipient.": Finding(
         Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER
     ),
     "Grant 3 of agent scout applies at 07:00-22:00 UTC only.": Finding(
@@ -319,19 +318,19 @@ FINDINGS: dict[str, Finding] = {
         decimals=6,
         counted_as=USD,
     ),
-    "Grant 3 of agent scout has 1.2 of 20 USDC left in 24 hours; 3 are asked; room at 14:05 "
+    "Grant 3 of agent scout has 1.2 of 20 USDC left in 24 hours; 3 are requested; more at 14:05 "
     "UTC.": Finding(
         *(Reason.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 18_800_000, 3_000_000, 6, DAY, ROOM),
         counted_as=USDC,
         now_ms=ROOM - HOUR,
     ),
-    "Grant 3 of agent scout has 0 of 20 USDC left in 24 hours; 1 is asked; room at 2026-11-22 "
+    "Grant 3 of agent scout has 0 of 20 USDC left in 24 hours; 1 is requested; more at 2026-11-22 "
     "14:05 UTC.": Finding(
         *(Reason.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 1_000_000, 6, DAY, ROOM),
         now_ms=ROOM - DAY,
     ),
-    "Grant 3 of agent scout has 0 of 20 USDC left in 7 days; 1 is asked; room at 2026-11-22 14:05 "
-    "UTC.": Finding(
+    "Grant 3 of agent scout has 0 of 20 USDC left in 7 days; 1 is requested; more at 2026-11-22 "
+    "14:05 UTC.": Finding(
         Reason.WINDOW,
         SCOUT,
         PAY_USDC,
@@ -344,7 +343,8 @@ FINDINGS: dict[str, Finding] = {
         ROOM,
         now_ms=ROOM - 6 * DAY,
     ),
-    "Grant 3 of agent scout has $0.5 of $3 left in 36 hours; $0.600001 of BONK is asked.": Finding(
+    "Grant 3 of agent scout has $0.5 of $3 left in 36 hours; $0.600001 of BONK is "
+    "requested.": Finding(
         *(Reason.WINDOW, SCOUT, BURN_BONK, 3, 3_000_000, 2_500_000, 600_001, 6, 36 * HOUR),
         counted_as=USD,
     ),
@@ -356,7 +356,7 @@ FINDINGS: dict[str, Finding] = {
         *(Reason.COSTS, SCOUT, None, 3, 10_000_000, 0, 20_000_000, 9, DAY),
         counted_as=COSTS,
     ),
-    "Grant 3 of agent scout allows 5 transactions in a minute; 5 were made; room at 14:05 "
+    "Grant 3 of agent scout allows 5 transactions in a minute; 5 were made; more at 14:05 "
     "UTC.": Finding(
         *(Reason.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM), counted_as=RATE, now_ms=ROOM - 1
     ),
@@ -364,7 +364,7 @@ FINDINGS: dict[str, Finding] = {
         Reason.RATE, SCOUT, None, 3, 1, 1, 1, 0, HOUR, counted_as=RATE
     ),
     "Grant 3 of agent scout has 0.001 of 0.01 SOL of fees and rent left in 24 hours; 0.002 is "
-    "asked.": Finding(
+    "requested.": Finding(
         *(Reason.COSTS, SCOUT, None, 3, 10_000_000, 9_000_000, 2_000_000, 9, DAY),
         counted_as=COSTS,
     ),
@@ -381,11 +381,11 @@ FINDINGS: dict[str, Finding] = {
         Reason.INTO, SCOUT, None, 3, detail=PEPE
     ),
     "Agent scout has no grant to swap into BONK.": Finding(Reason.INTO, SCOUT, None, detail=BONK),
-    "The transaction says 9 for the decimals of USDC; grant 3 of agent scout was written for "
+    "The transaction states 9 decimals for USDC; grant 3 of agent scout was written for "
     "6.": Finding(Reason.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=9),
-    "The transaction does not say the decimals of USDC; grant 3 of agent scout was written for "
+    "The transaction states no decimals for USDC; grant 3 of agent scout was written for "
     "6.": Finding(Reason.DECIMALS, SCOUT, PAY_USDC, 3, limit=6),
-    "What BONK is worth is not known, and grant 3 of agent scout counts in dollars: no source "
+    "The price of BONK is not known, and grant 3 of agent scout counts in dollars: no source "
     "\\n has it.": Finding(Reason.PRICE, SCOUT, BURN_BONK, 3, detail="no source \n has it"),
     "3 USDC is more than the 2 USDC above which grant 3 of agent scout asks a person.": Finding(
         Reason.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
@@ -444,7 +444,7 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     alike = Finding(Reason.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER)
     assert reason_sentence(alike, KNOWN) == (
         f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was;"
-        " grant 3 of agent scout asks a person about such."
+        " grant 3 of agent scout asks a person first."
     )
     assert held((PAY_SELLER,), sites=["site:127.0.0.1:4021"]) == (
         f"Agent scout asks to pay 3 USDC to {VENDOR}, from wallet pocket, through 127.0.0.1:4021."
@@ -459,8 +459,7 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
             f"Agent scout asks to fund {wallet} with 0.25 SOL to {VENDOR}, from wallet pocket."
         )
     assert hold_sentence("key:k1", "w2", (), KNOWN, SENDS) == (
-        "Key ci asks to make a transaction that takes nothing but its costs, from wallet"
-        ' "till" (w2).'
+        'Key ci asks to make a transaction that takes only fees and rent, from wallet "till" (w2).'
     )
 
 
@@ -500,10 +499,10 @@ def test_a_plugins_own_transaction_is_told_by_its_bytes_and_its_words_as_its_own
     text = held((PAY_USDC,), intent, digest="ab" * 32)
     assert text == (
         f"Agent scout asks to transfer 3 USDC to {VENDOR} (request abababababab), from wallet"
-        ' pocket. The plugin says of it, unchecked: "{\\"amount\\":1,\\"to\\":\\"a friend\\"}".'
+        ' pocket. Unchecked description by the plugin: "{\\"amount\\":1,\\"to\\":\\"a friend\\"}".'
     )
     closing = asked("other", {}, may_close=frozenset({STRANGER}))
-    assert f"takes nothing but its costs, which may close {STRANGER}" in closing
+    assert f"takes only fees and rent, which may close {STRANGER}" in closing
     one, two = (held((), intent, digest=each * 32) for each in ("ab", "cd"))
     assert one != two
 

@@ -61,10 +61,10 @@ def test_parts_never_count_less_than_the_whole(parts: list[int], usd: Fraction, 
 def test_the_decimals_of_the_bytes_must_be_those_of_the_price() -> None:
     one = price(1, 6)
     assert reason(micro_dollars(1_000_000, 9, one)) == (
-        "the transaction states 9 decimals and its price is of 6"
+        "the transaction states 9 decimals, but the price has 6"
     )
     assert reason(micro_dollars(1_000_000, None, one)) == (
-        "the transaction does not state its decimals"
+        "the transaction does not state the decimals"
     )
 
 
@@ -79,7 +79,7 @@ def test_each_line_has_its_dollars_or_the_reason_why_not() -> None:
     assert line_dollars(lines, prices) == (
         150_000_000,
         "nobody trades it",
-        "its price was not asked for",
+        "its price was not requested",
         0,
     )
 
@@ -87,27 +87,27 @@ def test_each_line_has_its_dollars_or_the_reason_why_not() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "the price source s has no price of it"),
-        ("1.0", "answered something else than a price"),
-        ({"usd": 1}, "answered something else than a price"),
-        (Price("1", 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(1.0, 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(float("nan"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(Decimal("NaN"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(Decimal("1e999999999"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(1, 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
-        (Price(Fraction(1), True, NOW), "no exact numbers"),
-        (Price(Fraction(1), 6, float(NOW)), "no exact numbers"),  # type: ignore[arg-type]
-        (price(0), "worth nothing"),
-        (price(-1), "worth nothing"),
-        (price(Fraction(1, 10**19)), "cannot be right"),
-        (price(10**9 + 1), "cannot be right"),
-        (price(10**100_000), "cannot be right"),
-        (price(Fraction(10**400 + 1, 10**400)), "cannot be right"),
+        (None, "the price source s has no price for this asset"),
+        ("1.0", "answered with something that is no price"),
+        ({"usd": 1}, "answered with something that is no price"),
+        (Price("1", 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(1.0, 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(float("nan"), 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(Decimal("NaN"), 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(Decimal("1e999999999"), 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(1, 6, NOW), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (Price(Fraction(1), True, NOW), "did not answer with exact numbers"),
+        (Price(Fraction(1), 6, float(NOW)), "did not answer with exact numbers"),  # type: ignore[arg-type]
+        (price(0), "not above 0"),
+        (price(-1), "not above 0"),
+        (price(Fraction(1, 10**19)), "not plausible"),
+        (price(10**9 + 1), "not plausible"),
+        (price(10**100_000), "not plausible"),
+        (price(Fraction(10**400 + 1, 10**400)), "not plausible"),
         (price(of=-1), "other decimals"),
         (price(of=256), "other decimals"),
-        (price(taken=NOW + 1), "from the future"),
-        (price(taken=NOW - 60_001), "its price is 61 s old, and counts for 60 s"),
+        (price(taken=NOW + 1), "in the future"),
+        (price(taken=NOW - 60_001), "the price is 61 s old; its maximum age is 60 s"),
     ],
 )
 def test_an_answer_that_can_be_no_price_is_refused(answer: object, words: str) -> None:
@@ -141,17 +141,19 @@ class Fickle(Price):
 def test_a_price_of_the_sources_own_kind_is_not_believed() -> None:
     answer = Fickle(Fraction(1), 6, NOW)
     assert answer.usd != answer.usd
-    assert "something else than a price" in reason(checked(MINT, answer, "s", NOW))
+    assert "something that is no price" in reason(checked(MINT, answer, "s", NOW))
 
 
 def test_a_number_of_the_sources_own_kind_is_not_believed() -> None:
-    assert "no exact numbers" in reason(checked(MINT, Price(Agreeable(-1), 6, NOW), "s", NOW))
+    assert "did not answer with exact numbers" in reason(
+        checked(MINT, Price(Agreeable(-1), 6, NOW), "s", NOW)
+    )
 
 
 @pytest.mark.parametrize(("asset", "wrong"), [("SOL", 6), (LOCALNET_USDC_MINT, 9)])
 def test_a_listed_token_has_the_decimals_of_the_list(asset: str, wrong: int) -> None:
     found = checked(asset, price(of=wrong), "s", NOW)
-    assert reason(found) == "the price source s knows it with other decimals"
+    assert reason(found) == "the price source s states other decimals"
 
 
 @given(st.lists(dollars, min_size=1, max_size=4), st.lists(st.integers(0, 60_000), min_size=4))
@@ -182,10 +184,10 @@ def test_a_price_becomes_too_old_before_it_decides() -> None:
     prices: dict[str, AssetPrice] = {MINT: price(), "other": NoPrice("why")}
     assert timely(prices, NOW + 60_000) == prices
     later = timely(prices, NOW + 60_001)
-    assert reason(later[MINT]).startswith("its price is 61 s old")
+    assert reason(later[MINT]).startswith("the price is 61 s old")
     assert later["other"] == NoPrice("why")
     # A clock that was set back.
-    assert "from the future" in reason(timely(prices, NOW - 1)[MINT])
+    assert "in the future" in reason(timely(prices, NOW - 1)[MINT])
 
 
 @given(

@@ -110,14 +110,14 @@ CASES = [
     ),
     Case(
         "rate_limit",
-        "5 transactions in the last minute leave none of the 5 allowed; the next is possible in "
+        "the last minute had 5 of the 5 allowed transactions; the next is possible in "
         "42 s (limit of the wallet)",
         ScopeLimits(max_tx_per_minute=5),
         ScopeUsage(tx_last_minute=5, next_tx_ms=41_001),
     ),
     Case(
         "rate_limit",
-        "0 transactions in the last minute leave none of the 0 allowed (limit of the API key)",
+        "the last minute had 0 of the 0 allowed transactions (limit of the API key)",
         ScopeLimits(max_tx_per_minute=0),
         scope="key:k",
     ),
@@ -138,12 +138,12 @@ CASES = [
     ),
     Case(
         "simulated_effects",
-        "1.5 SOL could leave the wallet, 1 SOL is declared",
+        "1.5 SOL could leave the wallet, but only 1 SOL is declared",
         effects=replace(EFFECTS, outflow=Outflow(1_500_000_000, 5_000, 0)),
     ),
     Case(
         "simulated_effects",
-        f"1.5 tokens of mint {MINT} could leave the wallet, 1 are declared",
+        f"1.5 tokens of mint {MINT} could leave the wallet, but only 1 are declared",
         intent=replace(INTENT, tokens_out={MINT: 1_000_000}),
         effects=replace(EFFECTS, outflow=Outflow(0, 5_000, 0, {MINT: 1_500_000})),
     ),
@@ -156,7 +156,7 @@ CASES = [
         "costs_limit",
         "fees and rent of up to 0.002 SOL are more than the 0.0015 SOL left of the 0.05 SOL "
         "allowed in 24 hours; 0.0485 SOL is spent or reserved; MAX_COSTS_SOL_PER_DAY (or "
-        "maxCostsSolPerDay of the agent or key) sets it (limit of the wallet)",
+        "maxCostsSolPerDay of the agent or key) sets this limit (limit of the wallet)",
         ScopeLimits(daily_costs_lamports=50_000_000),
         ScopeUsage(costs_last_day=48_500_000),
         effects=replace(EFFECTS, outflow=Outflow(0, 0, 2_000_000)),
@@ -164,32 +164,32 @@ CASES = [
     Case(
         "swap_bounds",
         "the swap would move the price by 501 basis points, more than the 500 allowed; "
-        "MAX_PRICE_IMPACT_BPS sets it",
+        "MAX_PRICE_IMPACT_BPS sets this limit",
         intent=replace(INTENT, price_impact_bps=501),
     ),
     Case(
         "spending_limit_check",
-        "a key that may spend 0 SOL signs nothing (limit of the API key)",
+        "a key that may spend 0 SOL cannot sign a transaction (limit of the API key)",
         ScopeLimits(daily_lamports=0),
         scope="key:k",
         effects=replace(EFFECTS, fee_lamports=5_000),
     ),
     Case(
         "blocked_address",
-        f"address {OTHER} is blocked; here it is the wallet or a destination",
+        f"blocked address {OTHER} is the wallet or a destination",
         intent=replace(INTENT, destinations=frozenset({OTHER})),
         effects=None,
     ),
     Case(
         "blocked_address",
-        f"address {OTHER} is blocked; here it is an account, or the owner of one",
+        f"blocked address {OTHER} is an account of the transaction, or the owner of an account",
         effects=replace(EFFECTS, addresses=frozenset({OTHER})),
     ),
     *day("key:k", "spending_limit_check", " (limit of the API key)"),
     Case(
         "fee_limit",
         "a network fee of 0.0015 SOL is more than the 0.001 SOL allowed; "
-        "MAX_NETWORK_FEE_SOL sets it",
+        "MAX_NETWORK_FEE_SOL sets this limit",
         effects=replace(EFFECTS, fee_lamports=1_500_000),
     ),
     Case(
@@ -216,24 +216,24 @@ CASES = [
     ),
     Case(
         "simulated_effects",
-        "1.5 SOL would leave the wallet, 1 SOL is declared",
+        "1.5 SOL would leave the wallet, but only 1 SOL is declared",
         effects=replace(EFFECTS, lamports_out=1_500_000_000),
     ),
     Case(
         "simulated_effects",
-        f"1.5 tokens of mint {MINT} would leave the wallet, 1 are declared",
+        f"1.5 tokens of mint {MINT} would leave the wallet, but only 1 are declared",
         intent=replace(INTENT, tokens_out={MINT: 1_000_000}),
         effects=replace(EFFECTS, tokens_out={MINT: 1_500_000}),
     ),
     Case(
         "simulated_effects",
-        f"7 smallest units of mint {OTHER} would leave the wallet, 0 are declared",
+        f"7 smallest units of mint {OTHER} would leave the wallet, but only 0 are declared",
         effects=replace(EFFECTS, tokens_out={OTHER: 7}),
         policy=Policy(),
     ),
     Case(
         "simulated_effects",
-        f"0.5 tokens of mint {MINT} would arrive, at least 1 are required",
+        f"only 0.5 tokens of mint {MINT} would arrive; at least 1 are required",
         intent=replace(INTENT, tokens_in={MINT: 1_000_000}),
         effects=replace(EFFECTS, tokens_in={MINT: 500_000}),
     ),
@@ -244,26 +244,26 @@ CASES = [
     ),
     Case(
         "simulated_effects",
-        f"account {ACCOUNT} would be closed, which is not declared; declared are {MINT}",
+        f"account {ACCOUNT} would be closed, but the transaction declares that it closes {MINT}",
         intent=replace(INTENT, may_close=frozenset({MINT})),
         effects=replace(EFFECTS, closed={ACCOUNT: WALLET}),
     ),
     Case(
         "simulated_effects",
-        f"account {ACCOUNT} would be paid for, whose owner {OTHER} is not declared; declared are "
+        f"the wallet would pay for account {ACCOUNT} of {OTHER}, but the transaction declares only "
         f"{WALLET}",
         effects=replace(EFFECTS, created={ACCOUNT: OTHER}),
     ),
     Case(
         "authority_change",
-        f"delegate of {ACCOUNT} would pass to {OTHER}; allowed is giving up the mint or freeze "
-        "authority of a declared mint, declared are none",
+        f"delegate of {ACCOUNT} would pass to {OTHER}; the transaction may only give up the mint "
+        "or freeze authority of its declared mints: none",
         effects=replace(EFFECTS, authority_changes=(AuthorityChange("delegate", ACCOUNT, OTHER),)),
     ),
     Case(
         "authority_change",
-        f"close_authority of {MINT} would pass to nobody; allowed is giving up the mint or freeze "
-        f"authority of a declared mint, declared are {MINT}",
+        f"close_authority of {MINT} would pass to nobody; the transaction may only give up the "
+        f"mint or freeze authority of its declared mints: {MINT}",
         intent=replace(INTENT, may_revoke=frozenset({MINT})),
         effects=replace(
             EFFECTS, authority_changes=(AuthorityChange("close_authority", MINT, None),)
@@ -330,5 +330,5 @@ def test_an_amount_is_told_in_the_decimals_the_mint_itself_has(bank: Bank) -> No
     assert effects.decimals == {str(bank.mint): 6}
     judged = judge(Intent("burn", bank.address), effects, [], Policy())
     assert judged.reason == (
-        f"0.0005 tokens of mint {bank.mint} would leave the wallet, 0 are declared"
+        f"0.0005 tokens of mint {bank.mint} would leave the wallet, but only 0 are declared"
     )

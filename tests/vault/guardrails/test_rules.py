@@ -117,7 +117,7 @@ def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
     rate = judge(airdrop, None, [("wallet:w", limits, ScopeUsage(tx_last_minute=5))], POLICY)
     assert (rate.rule, rate.reason) == (
         "rate_limit",
-        "5 transactions in the last minute leave none of the 5 allowed (limit of the wallet)",
+        "the last minute had 5 of the 5 allowed transactions (limit of the wallet)",
     )
 
 

@@ -447,7 +447,7 @@ def test_the_fee_of_version_1_is_the_configs_and_no_instructions() -> None:
     ],
 )
 def test_version_1_without_a_limit_is_refused(limit: str, named: str) -> None:
-    with pytest.raises(NoBound, match=f"version 1 sets no limit of {named}"):
+    with pytest.raises(NoBound, match=f"version 1 and no limit of {named}"):
         worst_case(v1(pay(5), **{limit: 0}), str(W))
 
 

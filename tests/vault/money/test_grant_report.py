@@ -48,7 +48,7 @@ def test_without_grants_ceilings_bound_sol_and_nothing_bounds_what_may_be_swappe
     found = leaving({AGENT: half, KEY: half}).bounds
     assert found == {"SOL": SOL, COSTS: SOL // 50, ANY_ASSET: None}
     assert leaving({AGENT: UNLIMITED}).bounds["SOL"] == 10 * SOL
-    # A key that may spend 0 SOL signs nothing.
+    # A key that may spend 0 SOL cannot sign a transaction.
     assert set(leaving({KEY: replace(half, daily_lamports=0)}).bounds.values()) == {0}
 
 

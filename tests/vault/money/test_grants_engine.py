@@ -132,7 +132,7 @@ async def test_a_grant_lets_through_what_fits_exactly_and_one_unit_more_not(
     assert await counted(tokens.bench, made, COSTS) > 0
     record = await refused(send(tokens, mint, "0.000001"))
     # A day from the first payment is another day's: a time alone would be taken for today's.
-    assert re.search(r"; room at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", record.error or "")
+    assert re.search(r"; more at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", record.error or "")
 
 
 @promise("grants-bind-every-principal", "no-grants-no-tokens")
@@ -207,7 +207,9 @@ async def test_somebody_new_is_refused_until_a_payment_to_them_is_confirmed(
 ) -> None:
     bench = tokens.bench
     await under(bench, grant(AGENT, new=NewRecipient.REFUSE, SOL=limit("SOL", 10**9)))
-    await refused(bench.transfer(Decimal("0.1"), actor()), "grant 1 of agent a pays nobody new.")
+    await refused(
+        bench.transfer(Decimal("0.1"), actor()), "grant 1 of agent a pays no new recipient."
+    )
     await bench.transfer(Decimal("0.1"), ADMIN)
     await bench.transfer(Decimal("0.1"), actor())
 
@@ -220,7 +222,7 @@ async def test_a_person_is_asked_about_somebody_new_in_words_that_do_not_refuse(
         await bench.transfer(Decimal("0.1"), actor())
     (reason,) = found.value.hold.reasons
     assert reason.endswith(
-        " was never paid from this wallet; grant 1 of agent a asks a person about such."
+        " was never paid from this wallet; grant 1 of agent a asks a person first."
     )
 
 
@@ -261,7 +263,7 @@ async def test_a_rate_counts_transactions_of_the_grant(tokens: TokenBench) -> No
     await under(bench, made)
     for _ in range(2):
         await bench.transfer(Decimal("0.01"), actor())
-    await refused(bench.transfer(Decimal("0.01"), actor()), "room at")
+    await refused(bench.transfer(Decimal("0.01"), actor()), "more at")
 
 
 # What is judged is stored.

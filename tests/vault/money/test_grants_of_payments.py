@@ -266,7 +266,7 @@ async def test_a_key_that_may_spend_nothing_pays_nothing_though_another_pays_the
     shop: Shop,
 ) -> None:
     await under(shop, grant(KEY, PAY, **at(shop, PRICE)))
-    with pytest.raises(GuardrailBlocked, match="signs nothing") as found:
+    with pytest.raises(GuardrailBlocked, match="cannot sign a transaction") as found:
         await shop.hand_over(actor=actor(KEY, daily_lamports=0))
     assert found.value.rule == "spending_limit_check"
     await shop.hand_over(actor=actor(KEY))

@@ -193,7 +193,7 @@ async def test_a_key_that_may_spend_nothing_signs_no_sponsored_payment_either(
 ) -> None:
     actor = Actor("admin", limits=(("key:k", ScopeLimits(daily_lamports=0)),))
     async with open_shop(tmp_path) as shop:
-        with pytest.raises(GuardrailBlocked, match="may spend 0 SOL signs nothing"):
+        with pytest.raises(GuardrailBlocked, match="may spend 0 SOL cannot sign a transaction"):
             await shop.hand_over(actor=actor)
 
 

@@ -122,7 +122,7 @@ async def test_decimals_on_which_sources_differ_leave_no_price(clock: Clock) -> 
     other = said(clock, "b")
     other.usd[MINT] = ("0.5", 9)
     found = await Prices([said(clock, "a"), other], clock_ms=clock).prices([MINT, OTHER])
-    assert reason(found[MINT]) == "the price sources a and b know it with other decimals"
+    assert reason(found[MINT]) == "the price sources a and b state different decimals"
     assert isinstance(found[OTHER], Price)
 
 

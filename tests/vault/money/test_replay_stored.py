@@ -293,7 +293,7 @@ async def test_a_draft_lists_what_it_would_have_changed(service: Service) -> Non
     assert "0.00008" in change["sentence"]
     found = await service.replay(policy(grant(new=NewRecipient.HOLD)))
     assert {each["now"] for each in found["changes"]} == {"held"}
-    assert all("asks a person about such." in each["sentence"] for each in found["changes"])
+    assert all("asks a person first." in each["sentence"] for each in found["changes"])
 
 
 async def test_a_draft_that_names_a_site_refuses_what_other_sites_were_paid(

@@ -99,7 +99,7 @@ async def test_who_waits_as_long_as_they_are_told_is_let_through(tmp_path: Path)
             reason = await refused(bench, "rate_limit")
             # The first was made 35.005 s ago.
             assert reason == (
-                "5 transactions in the last minute leave none of the 5 allowed; "
+                "the last minute had 5 of the 5 allowed transactions; "
                 "the next is possible in 25 s (limit of the wallet)"
             )
             now.ms += 25_000

@@ -64,8 +64,8 @@ class Keyring:
             return self._keks[version]
         except KeyError:
             raise KeystoreError(
-                f"Version {version} of the key-encryption key is not at hand; where the keystore"
-                " was rotated since this process started, start it again with the new secret"
+                f"Version {version} of the key-encryption key is not in memory; if the keystore was"
+                " rotated since this process started, restart the process with the new secret"
             ) from None
 
     @property
@@ -134,7 +134,7 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
     keypair = Keypair.from_seed(seed)
     if not hmac.compare_digest(address_of(keypair), envelope.public_key):
         raise KeystoreError(
-            f"The key of wallet {envelope.wallet_id} is not that of {envelope.public_key}"
+            f"The key of wallet {envelope.wallet_id} does not match address {envelope.public_key}"
         )
     return keypair
 
@@ -232,7 +232,7 @@ def parse_keypair_file(text: str) -> Keypair:
     raw = bytes(numbers)
     keypair = Keypair.from_seed(raw[:32])
     if bytes(keypair.pubkey()) != raw[32:]:
-        raise InvalidRequest("keypair is damaged: its public key is not that of its private key")
+        raise InvalidRequest("keypair is damaged: its public key does not match its private key")
     return keypair
 
 

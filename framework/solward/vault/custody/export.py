@@ -34,7 +34,7 @@ async def newest_keystore(database: Database) -> KeystoreRow:
     async with database.read() as connection:
         rows = await store.keystore_rows(connection)
     if not rows:
-        raise KeystoreError("There is no keystore here, and no wallet")
+        raise KeystoreError("The database has no keystore and no wallet")
     return keystore_row(rows[0])
 
 
@@ -69,7 +69,7 @@ async def export_wallet(
     async with database.read() as connection:
         row = await store.get_wallet(connection, wallet.id)
     if row is None:
-        raise InvalidRequest(f"Wallet {wallet.id} is not here any more")
+        raise InvalidRequest(f"Wallet {wallet.id} no longer exists")
     envelope = envelope_of(row)
     keypair = open_envelope(ring.kek(envelope.kek_version), envelope)
     written = False

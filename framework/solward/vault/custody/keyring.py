@@ -45,7 +45,7 @@ class KeySource:
         if self.passphrase is not None and not self.passphrase.strip():
             raise KeystoreError("KEYSTORE_PASSPHRASE must not be blank")
         if (self.passphrase is None) == (self.file is None):
-            raise KeystoreError("A keystore has a passphrase or a key file, one of them")
+            raise KeystoreError("A keystore has either a passphrase or a key file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
             raise KeystoreError("KEYSTORE_PASSPHRASE is not this keystore's passphrase")
         return kek
     if kind != "file":
-        raise KeystoreError(f"The keystore was made in a way this version does not know: {kind}")
+        raise KeystoreError(f"This version of Solward does not know the keystore's kind: {kind}")
     if source.file is None:
         raise KeystoreError(
             "This keystore has a key file: unset KEYSTORE_PASSPHRASE, then seal it under one with"

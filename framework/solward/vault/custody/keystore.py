@@ -80,8 +80,8 @@ class Keystore:
             rows = await store.keystore_rows(connection)
             if rows[0]["kek_version"] != self.keyring.version:
                 raise KeystoreError(
-                    "The keystore was rotated since this process started; start it again with the"
-                    " new secret"
+                    "The keystore was rotated since this process started; restart the process with"
+                    " the new secret"
                 )
         return self.keyring
 

@@ -93,9 +93,9 @@ def check_name(value: object) -> str:
     @, or be an id, which requests may give in place of names. Raises `InvalidRequest`."""
     name = check_text(value, "name")
     if begins_as_group(name):
-        raise InvalidRequest("name must not begin with @, as names of the address book do")
+        raise InvalidRequest("name must not begin with @, which is for names of the address book")
     if has_address_or_id(name):
-        raise InvalidRequest("name must have no address in it, and be no id")
+        raise InvalidRequest("name must not contain an address and must not be an id")
     return name
 
 

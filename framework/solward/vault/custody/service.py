@@ -336,7 +336,7 @@ async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
         if made >= MOST_OF_A_KEY:
             raise TooManyWallets(MOST_OF_A_KEY)
     if taken:
-        raise InvalidRequest("name is, or looks like, that of a contact")
+        raise InvalidRequest("name is, or looks like, the name of a contact")
 
 
 def _json(row: Row, maker: bool) -> bytes:

@@ -20,7 +20,7 @@ from solward.types.money import SOL_DECIMALS, format_amount
 MICRO_DOLLARS: Final = 10**6
 """The number of micro-dollars in a dollar."""
 MAX_AGE_MS: Final = MINUTE_MS
-"""The maximum age of a price that counts, unless the operator allows more."""
+"""The maximum age of a price in a decision, unless the operator allows more."""
 
 _WHOLE_BPS = 10_000
 
@@ -49,38 +49,38 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class NoPrice:
-    """The reason why an asset has no dollar count, as text after the asset's name and a colon."""
+    """The reason why an asset has no price, as text to follow the asset's name and a colon."""
 
     reason: str
 
 
 AssetPrice = Price | NoPrice
 
-NOT_ASKED: Final = NoPrice("its price was not asked for")
+NOT_ASKED: Final = NoPrice("its price was not requested")
 
 
 def checked(
     asset: str, answer: object, source: str, now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> AssetPrice:
-    """Return the price that `source` answered for an asset, or why the answer is no price now.
+    """Return the price in a source's answer, or the reason why the answer cannot be used now.
 
     Types are checked exactly, because a hostile source's number type could compare as it likes.
     """
     if answer is None:
-        return NoPrice(f"the price source {source} has no price of it")
+        return NoPrice(f"the price source {source} has no price for this asset")
     if type(answer) is not Price:
-        return NoPrice(f"the price source {source} answered something else than a price")
+        return NoPrice(f"the price source {source} answered with something that is no price")
     usd, decimals, taken = answer.usd, answer.decimals, answer.taken_ms
     if (type(usd), type(decimals), type(taken)) != (Fraction, int, int):
-        return NoPrice(f"the price source {source} answered no exact numbers")
+        return NoPrice(f"the price source {source} did not answer with exact numbers")
     if usd <= 0:
-        return NoPrice(f"the price source {source} says that it is worth nothing")
+        return NoPrice(f"the price source {source} answered a price that is not above 0")
     bits = max(usd.numerator.bit_length(), usd.denominator.bit_length())
     if bits > _MAX_BITS or not _LEAST <= usd <= _MOST:
-        return NoPrice(f"the price source {source} answered a price that cannot be right")
+        return NoPrice(f"the price source {source} answered a price that is not plausible")
     known = SOL_DECIMALS if asset == SOL else known_decimals(asset)
     if not 0 <= decimals <= _MAX_DECIMALS or known not in (None, decimals):
-        return NoPrice(f"the price source {source} knows it with other decimals")
+        return NoPrice(f"the price source {source} states other decimals")
     return _timely(answer, now_ms, max_age_ms)
 
 
@@ -110,11 +110,11 @@ def combined(
     if not prices:
         return NoPrice("there is no price source on this network")
     if len({price.decimals for price in prices}) > 1:
-        return NoPrice(f"the price sources {' and '.join(answers)} know it with other decimals")
+        return NoPrice(f"the price sources {' and '.join(answers)} state different decimals")
     lowest, highest = min(price.usd for price in prices), max(price.usd for price in prices)
     if max_spread_bps is not None and (highest - lowest) * _WHOLE_BPS > lowest * max_spread_bps:
         return NoPrice(
-            f"the price sources {' and '.join(answers)} are more than"
+            f"the prices from {' and '.join(answers)} are more than"
             f" {format_amount(Decimal(max_spread_bps) / 100)}% apart"
         )
     return Price(
@@ -127,7 +127,7 @@ def combined(
 def timely(
     prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
 ) -> dict[str, AssetPrice]:
-    """Return the prices, with a reason in place of each price that is too old for a decision.
+    """Return the prices, but replace each price that is too old for a decision with a reason.
 
     Args:
         now_ms: the time by the clock of the process that requested the prices.
@@ -148,10 +148,10 @@ def micro_dollars(units: int, decimals: int | None, price: AssetPrice) -> int | 
     if isinstance(price, NoPrice):
         return price
     if decimals is None:
-        return NoPrice("the transaction does not state its decimals")
+        return NoPrice("the transaction does not state the decimals")
     if decimals != price.decimals:
         return NoPrice(
-            f"the transaction states {decimals} decimals and its price is of {price.decimals}"
+            f"the transaction states {decimals} decimals, but the price has {price.decimals}"
         )
     usd, whole = price.usd, int(10**decimals)
     return -(-units * MICRO_DOLLARS * usd.numerator // (usd.denominator * whole))
@@ -172,7 +172,7 @@ def line_dollars(lines: Sequence[Line], prices: Mapping[str, AssetPrice]) -> tup
 
 
 def to_json(prices: Mapping[str, AssetPrice]) -> dict[str, Any]:
-    """Return exact prices as JSON, to store them with the transaction that was judged by them."""
+    """Return exact prices as JSON, to store with the transaction that they were used to judge."""
     return {
         asset: {"reason": price.reason}
         if isinstance(price, NoPrice)
@@ -194,9 +194,9 @@ def from_json(stored: Mapping[str, Any]) -> dict[str, AssetPrice]:
 def _timely(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
     age = now_ms - price.taken_ms
     if age < 0:
-        return NoPrice("its price is from the future; the clocks differ")
+        return NoPrice("the price has a time in the future; the clocks differ")
     if age > max_age_ms:
         return NoPrice(
-            f"its price is {-(-age // 1000)} s old, and counts for {max_age_ms // 1000} s"
+            f"the price is {-(-age // 1000)} s old; its maximum age is {max_age_ms // 1000} s"
         )
     return price

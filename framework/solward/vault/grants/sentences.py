@@ -61,7 +61,7 @@ def reason_sentence(finding: Finding, names: Names) -> str:
     """Return why a person is asked, for a finding in `Decision.held`."""
     if finding.why is Reason.NEW_RECIPIENT:
         grant = _FindingWords(finding, names).grant
-        return f"{_somebody_new(finding)}; {grant} asks a person about such."
+        return f"{_somebody_new(finding)}; {grant} asks a person first."
     return finding_sentence(finding, names)
 
 
@@ -88,7 +88,7 @@ def hold_sentence(
             a plugin's instructions, and for the body of a paid request.
     """
     each = [_line(line, names, own.get(_address(line))) for line in lines]
-    asked = joined(each) if each else "make a transaction that takes nothing but its costs"
+    asked = joined(each) if each else "make a transaction that takes only fees and rent"
     asked = _act(intent, asked, digest, names)
     if arrives:
         asked += f" for at least {joined([_quantity(each, names) for each in arrives])}"
@@ -101,7 +101,7 @@ def hold_sentence(
     if words:
         said = jsontext.dumps(words, canonical=True)
         cut = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}…"
-        text += f" The plugin says of it, unchecked: {quoted(cut)}."
+        text += f" Unchecked description by the plugin: {quoted(cut)}."
     return text
 
 
@@ -123,11 +123,11 @@ _ACTS: Final[Mapping[str, _ActionText]] = {
         "stake {amount} SOL with validator {validator}", ("amount", "validator")
     ),
     TransactionType.UNSTAKE: _ActionText(
-        "unstake {amount} SOL of stake {stakeAccount} at validator {validator}",
+        "unstake {amount} SOL in stake account {stakeAccount} from validator {validator}",
         ("stakeAccount", "validator"),
     ),
     TransactionType.WITHDRAW_STAKE: _ActionText(
-        "withdraw {amount} SOL of stake {stakeAccount} to the wallet", ("stakeAccount",)
+        "withdraw {amount} SOL from stake account {stakeAccount} to the wallet", ("stakeAccount",)
     ),
     TransactionType.WRAP_SOL: _ActionText(
         "wrap {amount} SOL in its account {account}", ("amount", "account")
@@ -136,7 +136,7 @@ _ACTS: Final[Mapping[str, _ActionText]] = {
         "unwrap {amount} SOL by closing its account {account}", ("account",)
     ),
     TransactionType.TOKEN_LAUNCH: _ActionText(
-        "launch token {name} ({symbol}) with {decimals} decimals, and mint {supply} of it to the"
+        "launch token {name} ({symbol}) with {decimals} decimals, and mint {supply} tokens to the"
         " wallet",
         ("name", "symbol", "decimals", "supply"),
     ),
@@ -151,7 +151,7 @@ _ACTS: Final[Mapping[str, _ActionText]] = {
     ),
     TransactionType.RECLAIM_RENT: _ActionText(
         "take back {reclaimed} SOL of rent, by closing {closed} empty token accounts and reducing"
-        " {reduced}",
+        " {reduced} others",
         ("reclaimed", "closed", "reduced"),
     ),
     TransactionType.AIRDROP: _ActionText("ask the faucet for {amount} SOL", ("amount",)),
@@ -290,7 +290,7 @@ def _window(finding: Finding, w: _FindingWords) -> Refusal | str:
         return w.than(_within(w.n))
     asked = w.asked if w.n.unit is None else w.n.asked
     is_one = w.n.unit is None or asked == "1" or finding.why is Reason.COSTS
-    wanted = f"{asked} {'is' if is_one else 'are'} asked"
+    wanted = f"{asked} {'is' if is_one else 'are'} requested"
     has = f"{capital(w.grant)} has {_left(w.n)}{_within(w.n)}"
     return Refusal(f"{has}; {wanted}{_room(finding)}", w.n)
 
@@ -312,7 +312,7 @@ def _bound(what: str, finding: Finding, w: _FindingWords) -> Refusal:
 
 
 def _into(finding: Finding, w: _FindingWords) -> str:
-    bought = asset_unit(finding.detail, w.names) if finding.detail else "what it would buy"
+    bought = asset_unit(finding.detail, w.names) if finding.detail else "the requested token"
     return f"{w.lets_not} swap into {bought}."
 
 
@@ -323,14 +323,14 @@ def _decimals(finding: Finding, w: _FindingWords) -> Refusal:
         limit=None if known is None else str(known),
         unit="decimals",
     )
-    said = "does not say" if says is None else f"says {n.asked} for"
-    written = f"{w.grant} was written for {n.limit or 'what it had'}"
-    return Refusal(f"The transaction {said} the decimals of {w.asset}; {written}.", n)
+    said = "no decimals" if says is None else f"{n.asked} decimals"
+    written = f"{w.grant} was written for {n.limit or 'other decimals'}"
+    return Refusal(f"The transaction states {said} for {w.asset}; {written}.", n)
 
 
 def _price(finding: Finding, w: _FindingWords) -> str:
     reason = f": {_one_line(finding.detail)}" if finding.detail else ""
-    return f"What {w.asset} is worth is not known, and {w.grant} counts in dollars{reason}."
+    return f"The price of {w.asset} is not known, and {w.grant} counts in dollars{reason}."
 
 
 def _no_grant(_finding: Finding, w: _FindingWords) -> str:
@@ -343,7 +343,7 @@ _FINDINGS: Final[Mapping[Reason, Callable[[Finding, _FindingWords], Refusal | st
     Reason.WALLET: _other_wallet,
     Reason.VIA: _via,
     Reason.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_to(f.line)}.",
-    Reason.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays nobody new.",
+    Reason.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays no new recipient.",
     Reason.HOURS: lambda f, w: f"{capital(w.grant)} applies at {f.detail or 'other hours'} only.",
     Reason.ENDED: lambda f, w: f"{capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
     Reason.PER_TX: lambda _, w: w.than(" at once"),
@@ -403,7 +403,7 @@ def _within(n: RefusalNumbers) -> str:
 def _room(finding: Finding) -> str:
     if finding.room_ms is None:
         return "."
-    return f"; room at {_clock(finding.room_ms, finding.now_ms)}."
+    return f"; more at {_clock(finding.room_ms, finding.now_ms)}."
 
 
 def _quantity(line: Line, names: Names) -> str:
@@ -427,7 +427,7 @@ def _doing(line: Line, names: Names, amount: str | None = None) -> str:
     what = amount or asset_unit(line.asset, names)
     if line.operation is Operation.LAUNCH:
         token = asset_unit(line.asset, names)
-        return "launch a token" if amount is None else f"make, mint or give up token {token}"
+        return "launch a token" if amount is None else f"launch, mint or give up token {token}"
     if line.operation is Operation.FUND:
         return f"fund an own wallet with {what}"
     return f"{line.operation.value} {what}"

@@ -75,7 +75,7 @@ def _check_mints(view: View) -> None:
         if state is None:
             if _may_be_token_2022(view, address):
                 view.violate(
-                    "simulated_effects", f"mint {address} is not shown, but its tokens move"
+                    "simulated_effects", f"the simulation lacks mint {address}, whose tokens move"
                 )
             continue
         mint = mint_account(address, state)
@@ -144,7 +144,7 @@ def _token(view: View, address: str) -> None:
     ours = before is not None and before.owner == view.wallet
     if ours and after is None:
         if view.post(address) is not None:
-            view.violate("simulated_effects", f"token account {address} becomes something else")
+            view.violate("simulated_effects", f"{address} would stop being a token account")
         elif address not in view.closed:
             view.close(address, "an unknown receiver")
         return

@@ -143,7 +143,7 @@ def _calls(
     known = set(names)
     for call in simulation.inner:
         if not 0 <= call.top < len(message.instructions):
-            raise UntrustedSimulation("an inner instruction belongs to no instruction")
+            raise UntrustedSimulation("an inner instruction has no outer instruction")
         if not known.issuperset(call.accounts) or call.program not in known:
             raise UntrustedSimulation("an inner instruction uses an account not in the message")
     for top, instruction in enumerate(message.instructions):
@@ -375,7 +375,7 @@ def _close_token_account(view: View, account: str, receiver: str) -> None:
 
 def _withdraw_excess(view: View, account: str, receiver: str) -> None:
     if receiver != view.wallet and (view.owns_token(account) or view.controls_mint(account)):
-        text = f"what {account} holds beyond its rent would go to {receiver}"
+        text = f"the lamports of {account} beyond its rent would go to {receiver}"
         view.violate("simulated_effects", text)
 
 

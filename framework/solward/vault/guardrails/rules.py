@@ -213,7 +213,7 @@ def _rate_limit(
     n = RefusalNumbers(
         used=str(usage.tx_last_minute), limit=str(most), unit="transactions", window="minute"
     )
-    reason = f"{n.used} {n.unit} in the last {n.window} leave none of the {n.limit} allowed"
+    reason = f"the last {n.window} had {n.used} of the {n.limit} allowed {n.unit}"
     seconds = _retry_after_s(usage)
     if seconds is not None:
         reason += f"; the next is possible in {seconds} s"
@@ -233,7 +233,7 @@ def _spending_limit_check(
     # A transaction with an outflow needs the wallet's signature, even if another key pays the fee.
     if limits.daily_lamports == 0 and (effects.fee_lamports or effects.outflow is not None):
         n = RefusalNumbers(limit="0", unit=_SOL.name)
-        return Refusal(f"a key that may spend {n.limit} {n.unit} signs nothing", n)
+        return Refusal(f"a key that may spend {n.limit} {n.unit} cannot sign a transaction", n)
     return _daily_limit(intent, effects, limits, usage)
 
 
@@ -284,25 +284,25 @@ def _program_allowlist(
 def _blocked_address(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
     """Refuse a transaction that pays, uses or gives control to a blocked address."""
     blocked = policy.blocked_addresses
-    said = "address {} is blocked; here it is {}".format
+    said = "blocked address {} is {}".format
     for address in sorted(blocked & (intent.destinations | {intent.wallet})):
         return Refusal(said(address, "the wallet or a destination"))
     for address in sorted(blocked & effects.addresses):
-        return Refusal(said(address, "an account, or the owner of one"))
+        return Refusal(said(address, "an account of the transaction, or the owner of an account"))
     for address in sorted(blocked):
         key = bytes(Pubkey.from_string(address))
         if any(key in data for data in effects.instruction_data):
-            return Refusal(said(address, "a key in instruction data"))
+            return Refusal(said(address, "in the data of an instruction"))
     return None
 
 
 def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> Refusal | None:
-    """Refuse undeclared rent, and fees, rent and numbers of new accounts above their bounds."""
+    """Refuse undeclared rent, and a fee, rent or number of new accounts above its maximum."""
     if effects.fee_lamports > policy.max_fee_lamports:
         n = _SOL.numbers(effects.fee_lamports, policy.max_fee_lamports)
         return Refusal(
             f"a network fee of {n.asked} {n.unit} is more than the {n.limit} {n.unit} allowed; "
-            "MAX_NETWORK_FEE_SOL sets it",
+            "MAX_NETWORK_FEE_SOL sets this limit",
             n,
         )
     rent = min(policy.max_rent_lamports, intent.rent_lamports)
@@ -362,8 +362,8 @@ def _simulated_effects(
         if arriving < least:
             unit = _token_unit(mint, effects)
             return Refusal(
-                f"{unit.amount(arriving)} {unit.name} would arrive, at least {unit.amount(least)} "
-                "are required"
+                f"only {unit.amount(arriving)} {unit.name} would arrive; at least"
+                f" {unit.amount(least)} are required"
             )
     for account, receiver in sorted(effects.closed.items()):
         if receiver != intent.wallet:
@@ -373,15 +373,15 @@ def _simulated_effects(
             )
         if account not in intent.may_close:
             return Refusal(
-                f"account {account} would be closed, which is not declared; declared are "
+                f"account {account} would be closed, but the transaction declares that it closes "
                 f"{_listed(intent.may_close)}"
             )
     parties = intent.destinations | {intent.wallet}
     for account, owner in sorted(effects.created.items()):
         if not {account, owner} & parties:
             return Refusal(
-                f"account {account} would be paid for, whose owner {owner} is not declared; "
-                f"declared are {_listed(parties)}"
+                f"the wallet would pay for account {account} of {owner}, but the transaction "
+                f"declares only {_listed(parties)}"
             )
     return None
 
@@ -404,7 +404,7 @@ def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusa
     n = unit.numbers(leaving, declared)
     # SOL needs a singular verb, tokens need a plural verb.
     allowed = f"{n.limit} {n.unit} is" if unit is _SOL else f"{n.limit} are"
-    return Refusal(f"{n.asked} {n.unit} {would} leave the wallet, {allowed} declared", n)
+    return Refusal(f"{n.asked} {n.unit} {would} leave the wallet, but only {allowed} declared", n)
 
 
 def _authority_change(
@@ -417,8 +417,8 @@ def _authority_change(
         )
         if not declared:
             return Refusal(
-                f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}; allowed "
-                "is giving up the mint or freeze authority of a declared mint, declared are "
+                f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}; the "
+                "transaction may only give up the mint or freeze authority of its declared mints: "
                 f"{_listed(intent.may_revoke)}"
             )
     return _first_violation(effects, "authority_change")
@@ -438,7 +438,7 @@ def _costs_limit(
     return Refusal(
         f"fees and rent of up to {n.asked} {n.unit} are more than the {n.left} {n.unit} left of "
         f"the {n.limit} {n.unit} allowed in {n.window}; {n.used} {n.unit} is spent or reserved; "
-        f"{COSTS_SETTING} sets it",
+        f"{COSTS_SETTING} sets this limit",
         n,
     )
 
@@ -451,7 +451,7 @@ def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -
     n = RefusalNumbers(asked=str(impact), limit=str(most), unit="basis points")
     return Refusal(
         f"the swap would move the price by {n.asked} {n.unit}, more than the {n.limit} allowed; "
-        "MAX_PRICE_IMPACT_BPS sets it",
+        "MAX_PRICE_IMPACT_BPS sets this limit",
         n,
     )
 

@@ -100,7 +100,7 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         raise NoBound("a durable nonce would keep the transaction valid for ever")
     for call in calls:
         if call.program in PRECOMPILES:
-            raise NoBound(f"program {call.program} costs a fee for each signature it checks")
+            raise NoBound(f"program {call.program} charges a fee for each signature that it checks")
         if is_batch(call.program, call.data):
             _refuse_batch(call)
         if wallet not in call.accounts:
@@ -108,8 +108,8 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         accounts = tuple(account for account in call.accounts if account is not None)
         if len(accounts) < len(call.accounts):
             raise NoBound(
-                f"an instruction of {_name(call.program)} names the wallet beside an account that a"
-                " lookup table holds"
+                f"an instruction of {_name(call.program)} names the wallet together with an account"
+                " from a lookup table"
             )
         _bound_of(_Call(call.program, call.data, accounts), bound)
     is_payer = str(message.account_keys[0]) == wallet
@@ -266,8 +266,8 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
     forms = _FORMS.get(call.program)
     if forms is None:
         raise NoBound(
-            f"program {call.program} would get the wallet's signature, and what it does with it is"
-            " not known; run it with a pocket (context.pocket)"
+            f"program {call.program} would get the wallet's signature, and its effects are not"
+            " known; run it with a pocket (context.pocket)"
         )
     kind = _kind(call)
     if kind in _AUTHORITIES.get(call.program, frozenset()):
@@ -286,10 +286,10 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
     if not exact or not stands.issubset(form.wallet_at):
         raise NoBound(
             f"instruction {_number_of(kind)} of {_name(call.program)} has {len(call.accounts)}"
-            f" accounts and {len(call.data)} bytes with the wallet at {sorted(stands)}; expected"
+            f" accounts and {len(call.data)} bytes, with the wallet at {sorted(stands)}; expected"
             f" {form.accounts} accounts"
             + (f", {form.data} bytes" if form.data is not None else "")
-            + f" and the wallet at none but {sorted(form.wallet_at)}"
+            + f" and the wallet only at {sorted(form.wallet_at)}"
         )
     form.bound(call, bound)
 
@@ -478,8 +478,8 @@ def _close_account(call: _Call, bound: _Bound) -> None:
 def _withdraw_excess(call: _Call, bound: _Bound) -> None:
     if call.accounts[1] != bound.wallet:
         raise NoBound(
-            f"what {call.accounts[0]} holds beyond its rent would go to {call.accounts[1]}, which"
-            f" is not the wallet {bound.wallet}, and the bytes do not say how much that is"
+            f"the lamports of {call.accounts[0]} beyond its rent would go to {call.accounts[1]},"
+            f" which is not the wallet {bound.wallet}, and the bytes do not state their number"
         )
 
 
@@ -492,7 +492,7 @@ def _unwrap(call: _Call, bound: _Bound) -> None:
     if all_of_it:
         raise NoBound(
             f"all wrapped SOL of {call.accounts[0]} would go to {call.accounts[1]}, which is not"
-            f" the wallet {bound.wallet}, and the bytes do not say how much that is"
+            f" the wallet {bound.wallet}, and the bytes do not state the amount"
         )
     bound.pay(call.accounts[1], call.u64(2))
 
@@ -519,7 +519,7 @@ def _describe_mint(call: _Call, bound: _Bound) -> None:
     metadata, update_authority, mint, mint_authority = call.accounts
     if metadata != mint or mint not in bound.mints or mint_authority != bound.wallet:
         raise NoBound(
-            "metadata is written only into a mint of the wallet that this transaction creates"
+            "metadata may be written only into a mint that this transaction creates for the wallet"
         )
     if update_authority != bound.wallet:
         text = f"update_authority of {mint} would pass to {update_authority}"
@@ -623,7 +623,7 @@ def _check_config(config: TransactionConfig) -> None:
         ("bytes of loaded accounts", config.loaded_accounts_data_size_limit),
     ):
         if not limit:
-            raise NoBound(f"a message of version 1 sets no limit of {name}, so it can only fail")
+            raise NoBound(f"the message has version 1 and no limit of {name}, so it can only fail")
 
 
 def _check_compute_budget(calls: Sequence[Call]) -> None:
@@ -645,4 +645,4 @@ def _check_compute_budget(calls: Sequence[Call]) -> None:
         if kind == SET_UNIT_PRICE:
             price = int.from_bytes(call.data[1:9], "little")
     if price and SET_UNIT_LIMIT not in found:
-        raise NoBound("a price of compute units is set without a limit of them")
+        raise NoBound("the message sets a price of compute units, but no limit of compute units")
