@@ -154,11 +154,11 @@ class Login:
                 if not known:
                     await _wait(_WRONG_WAIT_S)
         except Crowded:
-            return _page("Too many are logging in from your network; try again.", 429)
+            return _page("Too many logins from your network at once; try again.", 429)
         except ClientError as error:
             return _page(f"The service does not answer: {html.escape(str(error))}", 502)
         if not known:
-            return _page("That is not the password.", 403)
+            return _page("This is neither the password nor a valid admin credential.", 403)
         session = secrets.token_urlsafe(32)
         await self._keep(session, visitor)
         response = RedirectResponse("/", 303)
@@ -181,7 +181,7 @@ class Login:
         client, refused = client_of(self._options, given)
         try:
             own = await client.admins.own()
-            assert own.admin is not None, "the admin secret does not begin so"
+            assert own.admin is not None, "the admin secret does not begin with sa-"
             return True, Visitor(client, own.admin.name, own.role, refused)
         except Unauthorized:
             await client.close()
@@ -235,7 +235,7 @@ class AccessGate:
         connection = HTTPConnection(scope)
         host = connection.headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
-            await _refuse(scope, receive, send, "Open the dashboard by its own address.")
+            await _refuse(scope, receive, send, "Open the dashboard at its own address.")
         elif self._login is None:
             await _learn_role(scope)
             await self._app(scope, receive, send)

@@ -163,12 +163,12 @@ async def show_secret(title: str, secret: str, what: str) -> None:
     """
     with titled_dialog(title) as dialog:
         dialog.props("persistent")
-        ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
+        ui.label("Copy it now: the secret is shown once and stored nowhere.").classes("sw-text")
         with sw.row():
             sw.marked(ui.label(secret).classes("sw-mono"), what.lower())
             sw.copy_button(secret, what)
         with sw.row("sw-end"):
-            ui.button("I have it", on_click=dialog.close).props(sw.PRIMARY)
+            ui.button("I copied it", on_click=dialog.close).props(sw.PRIMARY)
     await result_of(dialog)
 
 

@@ -55,9 +55,9 @@ STOPS = (
     "Approved transactions that are not carried out yet.",
 )
 GOES_ON = (
-    "Transactions that were sent already: nothing can call them back.",
-    "Agents: they go on asking their models, which cost money, but get no transaction.",
-    "The return of money from pockets, and everything that only reads.",
+    "Transactions that were already sent: nothing can undo them.",
+    "Agents: they still call their models, which costs money, but make no transaction.",
+    "Sweeps, which return money from pockets to wallets, and everything that only reads.",
 )
 _NAMED = 5
 
@@ -213,7 +213,7 @@ class _WaitingCount:
         number = f"{count}" if count < _MOST_WAITING else f"{_MOST_WAITING}+"
         self._badge.set_text(number)
         self._text.set_text(number)
-        self._link.props["aria-label"] = f"{number} wait for you"
+        self._link.props["aria-label"] = f"Transactions that wait for you: {number}"
         for each in (self._badge, self._link):
             each.set_visibility(count > 0)
 
@@ -231,7 +231,7 @@ def _dark_switch(dark: ui.dark_mode) -> None:
     with button.props('flat round dense aria-label="Light or dark"'), ui.menu():
         ui.menu_item("Light", lambda: choose(False))
         ui.menu_item("Dark", lambda: choose(True))
-        ui.menu_item("As the system", lambda: choose(None))
+        ui.menu_item("Same as the system", lambda: choose(None))
 
 
 class FreezeSwitch:
@@ -305,7 +305,7 @@ def _wallets(frozen: Frozen) -> None:
     count = frozen.frozen_wallets
     with sw.row():
         if frozen.service:
-            ui.label("Also frozen one by one:")
+            ui.label("Wallets that are also frozen individually:")
         else:
             ui.label("One wallet is frozen:" if count == 1 else f"{count:,} wallets are frozen:")
         for each in frozen.wallets:
@@ -320,17 +320,17 @@ async def _confirmed(frozen: Frozen) -> str | None:
     """Return the reason, maybe empty, if the person confirms to (un)freeze all; else None."""
 
     def stops() -> None:
-        _list("Stops at once, until you unfreeze, also across restarts:", STOPS)
-        _list("Does not stop:", GOES_ON)
+        _list("These stop at once until you unfreeze, even across restarts:", STOPS)
+        _list("These do not stop:", GOES_ON)
 
     def allows() -> None:
         sw.text(service_text(frozen), "sw-text sw-sentence")
         sw.text(
             "Agents, API keys and schedules may make transactions again at once, within their"
-            " limits. What was refused meanwhile is not repeated."
+            " limits. Transactions that were refused meanwhile are not repeated."
         )
         if frozen.frozen_wallets:
-            sw.text(f"Wallets that were frozen one by one stay frozen: {frozen.frozen_wallets:,}.")
+            sw.text(f"Individually frozen wallets, which stay frozen: {frozen.frozen_wallets:,}.")
 
     if frozen.service:
         return await ask_note("Unfreeze everything?", allows, "Unfreeze all", wide=True)
@@ -411,7 +411,7 @@ class Freshness:
         """Record a failed request: the content stays, marked as old."""
         self._failing.add(poll)
         last = self._last_response
-        as_of = "" if last is None else f" What you see is from {clock(last)}."
+        as_of = "" if last is None else f" This page shows the state at {clock(last)}."
         self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
         self._banner.set_visibility(True)
         self.content.classes(add="sw-old")
@@ -479,9 +479,9 @@ def _failure_text(error: Exception) -> str:
     if isinstance(error, Unauthorized):
         visitor = own_credential()
         if visitor is not None:
-            ended = " Your admin credential has ended: log in again." if visitor.refused else ""
+            ended = " Your credential is no longer valid: log in again." if visitor.refused else ""
             return f"{text}.{ended}"
         return f"{text}. NEXT_PUBLIC_API_SECRET must be the API_SECRET of the service."
     if isinstance(error, Unreachable):
-        return f"The service is away: {text}."
+        return f"The service cannot be reached: {text}."
     return f"{text}."

@@ -27,24 +27,24 @@ from solward_dashboard.dialogs import result_of, titled_dialog
 from solward_dashboard.wording import People, day, exact, local_times, value_text
 
 FRESH_S: Final = 60.0
-"""A confirmed preview that is older is asked for again: prices and limits move."""
+"""Maximum age of a preview that a person confirms: prices and limits change."""
 _TIMEOUT_S: Final = 30.0
 _KEPT = {"COSTS": "Fees and rent", "*": "Every other token"}
 _NUMBERS: Final = (("asked", "Asked"), ("limit", "Allowed"), ("left", "Left"), ("used", "Used"))
 _RULES: Final = {
-    "max_per_tx": "the most of one transaction",
-    "rate_limit": "transactions in a minute",
-    "daily_limit": "the limit of a day",
-    "program_allowlist": "programs that are not known",
+    "max_per_tx": "the maximum in one transaction",
+    "rate_limit": "the maximum of transactions in a minute",
+    "daily_limit": "the limit per day",
+    "program_allowlist": "an instruction that is not on the list of allowed ones",
     "blocked_address": "a blocked address",
-    "spending_limit_check": "the API key's limit of a day",
-    "fee_limit": "fee and rent of one transaction",
-    "simulated_effects": "more than was declared",
-    "authority_change": "control given away",
-    "costs_limit": "fees and rent of a day",
-    "swap_bounds": "the price of a swap",
+    "spending_limit_check": "the API key's limit per day",
+    "fee_limit": "the maximum fee and rent in one transaction",
+    "simulated_effects": "more would leave than was declared",
+    "authority_change": "control of an account given away",
+    "costs_limit": "the limit of fees and rent per day",
+    "swap_bounds": "the price impact of a swap",
     "grants": "grants",
-    "freeze": "frozen",
+    "freeze": "frozen transactions",
     "clock": "a wrong clock",
 }
 
@@ -79,7 +79,7 @@ def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
     unlimited; its data are those of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
         shown = sw.LiveContent(_leaving_rows)
-        sw.dim("By all agents, keys and schedules together; your own actions are not counted.")
+        sw.dim("The maximum for all agents, keys and schedules together, without your own actions.")
     return shown
 
 
@@ -104,13 +104,13 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
     unit = "dollars' worth" if asset == "*" else "SOL" if asset == "COSTS" else asset
     beside = each.get("dollarsBeside")
     text = f"at most {each['most']} {unit}"
-    return text if beside is None else f"{text}, and {beside} dollars' worth besides"
+    return text if beside is None else f"{text}, and {beside} dollars' worth in addition"
 
 
 def open_holds() -> sw.LiveContent[Sequence[Hold]]:
     """Return a card of the holds that wait for a person; hidden if there are none."""
     return sw.card_of(
-        "Waits for a person", lambda found: [*map(_hold, found)], "open-holds", hides=True
+        "Waits for approval", lambda found: [*map(_hold, found)], "open-holds", hides=True
     )
 
 
@@ -196,7 +196,7 @@ def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> li
         return [amount]
     if owner is None or owner == receiver:
         return [amount, f"to {people.receiver(receiver)}"]
-    return [amount, f"to {people.receiver(owner)}", f"on its account {receiver}"]
+    return [amount, f"to {people.receiver(owner)}", f"in its token account {receiver}"]
 
 
 def units_text(
@@ -231,7 +231,7 @@ def left_texts(
     for mint, (units, symbol, decimals) in (tokens or {}).items():
         counted = limits.get("dailyTokens", {}).get(mint)
         if counted is None:
-            found.append(f"nothing limits the {symbol} of a day in this wallet")
+            found.append(f"this wallet has no limit for {symbol} in 24 hours")
             continue
         whole = {
             name: Decimal(counted[name]).scaleb(-decimals)
@@ -244,11 +244,11 @@ def left_texts(
 
 def _left_text(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
     if limit["limit"] is None:
-        return f"no limit of {unit}"
+        return f"no limit for {unit}"
     most = Decimal(limit["limit"])
     left = most - Decimal(limit["spent"]) - Decimal(limit["reserved"]) - taken
     if left < 0:
-        return f"{exact(-left)} too much for the {exact(most)} {unit}"
+        return f"{exact(-left)} more than the limit of {exact(most)} {unit}"
     return f"{exact(left)} of {exact(most)} {unit}"
 
 
@@ -288,7 +288,7 @@ def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
     """Return (title, text) of leaving and arriving assets, costs, and the rest of the limits."""
     effects = trial.effects
     if effects is None:
-        return [("What it does", "not known: the network makes this transaction, not the wallet")]
+        return [("Effects", "not known: the network makes this transaction, not the wallet")]
     sol, fee, rent = (Decimal(effects[name]) for name in ("solOut", "fee", "rent"))
     found = []
     if sol:
@@ -318,7 +318,7 @@ def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
         for mint, units in out.items()
     }
     left = left_texts(around.limits, sol, fee + rent, tokens)
-    return [*found, ("Left of the wallet's limits after it", "\n".join(left))]
+    return [*found, ("Rest of the wallet's limits after the transaction", "\n".join(left))]
 
 
 def _units(mint: str, units: int, around: TrialContext) -> str:
@@ -354,7 +354,7 @@ class Preview:
         self.answered_s = None
         self._clear()
         with self.place:
-            sw.dim("Asking the service what it would do …", "").props("role=status")
+            sw.dim("Asking the service what the transaction would do …", "").props("role=status")
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 trial, around = await asyncio.gather(self.trial(), trial_context(self.wallet_id))
@@ -378,13 +378,13 @@ class Preview:
         if not self.is_current():
             self.answered_s = None
             self._fail(
-                "The form has changed: this is not what would be sent. Cancel, and look again.",
+                "The form has changed since the preview. Cancel, and look at a new preview.",
                 again=False,
             )
             return False
         if time.monotonic() - answered_s <= FRESH_S:
             return True
-        await self.ask("The answer was old, so here is a new one. Look again.")
+        await self.ask("The preview was too old, so this is a new one. Check it again.")
         return False
 
     def _show(self, trial: Trial, around: TrialContext, note: str) -> None:
@@ -418,7 +418,7 @@ class Preview:
 def _refusal(trial: Trial, tokens: TokenList) -> None:
     with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refused"'):
         rule = trial.rule
-        title = "It would fail" if rule is None else f"Refused by {rule_text(rule)}"
+        title = "The transaction would fail" if rule is None else f"Refused by {rule_text(rule)}"
         sw.text(f"{title}. Nothing was sent.", "sw-strong sw-text")
         sw.text(local_times(trial.reason or ""))
         number_list(trial.numbers, tokens)

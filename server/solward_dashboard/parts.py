@@ -30,7 +30,7 @@ OPERATE: Final = "sw-needs-operate"
 POLICY: Final = "sw-needs-policy"
 
 MANY: Final = 9
-"""Options of a select that are not looked through; among more of them one can search."""
+"""Maximum number of options of a select without a search field."""
 _NEARLY_FULL, _FULL = 0.7, 0.9
 # Functions that refresh a page's content, by its client's id.
 _POLLS: dict[str, list[Callable[[], Awaitable[None]]]] = {}

@@ -16,7 +16,7 @@ from solward.types.roles import admin_principal, key_principal
 from solward_dashboard.api import api
 
 ASKING: Final = "Asking the service …"
-"""The text of a list before the first answer: until then it is not known to be empty."""
+"""Text of a list before the service's first answer, when the list is not known to be empty."""
 
 # An instant in a sentence of the service: ISO 8601 in UTC.
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
@@ -54,7 +54,7 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
 def time_left(until: datetime, now: datetime) -> str:
     """Return how long it is until a moment, in the largest unit that fits."""
     span = _span(until - now)
-    return f"{span} left" if span else "its time is over"
+    return f"{span} left" if span else "expired"
 
 
 def _span(span: timedelta) -> str:

@@ -104,8 +104,8 @@ def test_a_model_has_bars_for_the_limits_it_has() -> None:
     budget = {"maxTokensPerCycle": 5, "maxTokensPerDay": 2_000, "maxUsdPerDay": Decimal("0.5")}
     used = {"tokens": 500, "usd": Decimal("0.000161"), "unpricedTokens": 0}
     _day, tokens, price = bars(limits(budget=budget, lastDay=used))
-    assert tokens == ("Tokens in a day: 500 of 2,000, 1,500 left", 0.25)
-    assert price[0] == "Model's price in a day: 0.000161 of 0.5 USD, 0.499839 left"
+    assert tokens == ("Model's tokens in a day: 500 of 2,000, 1,500 left", 0.25)
+    assert price[0] == "USD for the model in a day: 0.000161 of 0.5 USD, 0.499839 left"
 
 
 def test_agents_are_found_by_all_that_names_them() -> None:

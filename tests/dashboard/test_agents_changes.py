@@ -63,7 +63,7 @@ def test_nothing_changed_is_nothing() -> None:
         ("llm_budget", "maxTokensPerCycle", 50,
          "Most tokens in a cycle: no limit of its own becomes 50"),
         ("llm_options", "temperature", None,
-         "The model's temperature: 0.2 becomes its own default"),
+         "The model's temperature: 0.2 becomes the model's default"),
     ],
     ids=range(7),
 )  # fmt: skip

@@ -29,7 +29,7 @@ def test_a_provider_without_its_key_is_offered_and_says_what_is_missing() -> Non
         "rules": "rules (not a language model)",
     }
     assert fields.about(OPENAI).startswith("Set OPENAI_API_KEY")
-    assert "first that matches" in fields.about(RULES)
+    assert "first rule that" in fields.about(RULES)
     assert "your own words" in fields.about(GROK)
 
 

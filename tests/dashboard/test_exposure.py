@@ -105,7 +105,7 @@ def test_costs_that_nothing_bounds_leave_sol_unbounded() -> None:
 @promise("most-that-can-leave-shown")
 def test_wallets_that_are_left_out_are_said() -> None:
     rows = [(balance("1"), limits(frozen=each)) for each in (True, False)]
-    assert sum_exposures(rows, 2).of_text == "of 2 wallets"
+    assert sum_exposures(rows, 2).of_text == "across 2 wallets"
     more = sum_exposures(rows, 1_200)
-    assert (more.of_text, more.frozen) == ("of the 2 oldest of 1,200 wallets", 1)
-    assert sum_exposures(rows[:1], 1).of_text == "of 1 wallet"
+    assert (more.of_text, more.frozen) == ("across the 2 oldest of 1,200 wallets", 1)
+    assert sum_exposures(rows[:1], 1).of_text == "across 1 wallet"

@@ -91,7 +91,9 @@ async def test_a_401_of_the_own_credential_ends_it(
     with pytest.raises(Unauthorized) as refused:
         await visitor.client.holds.get("anything")
     assert not stands(login)
-    assert frame._failure_text(refused.value).endswith("credential has ended: log in again.")
+    assert frame._failure_text(refused.value).endswith(
+        "credential is no longer valid: log in again."
+    )
     await visitor.client.close()
 
 

@@ -32,7 +32,7 @@ def test_what_is_reserved_is_used_already() -> None:
 def test_ends_are_told_while_they_matter() -> None:
     soon, past = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
     until = replace(DETAILS, expires_at=soon, previous_secret_until=soon)
-    told = f"{USED}; expires {day(soon)}; its former secret works until {day(soon)}"
+    told = f"{USED}; expires {day(soon)}; the former secret works until {day(soon)}"
     assert limits_text(until, NOW) == told
     since = replace(DETAILS, expires_at=past, previous_secret_until=past)
     assert limits_text(since, NOW) == f"{USED}; expired {day(past)}"

@@ -151,7 +151,7 @@ def test_a_secrets_field_is_written_only_and_its_bounds_are_the_services() -> No
     assert schema["properties"]["token"] == {
         "type": "string",
         "writeOnly": True,
-        "description": "The skill does nothing without it. Of the vendor.",
+        "description": "The skill does nothing without this setting. Of the vendor.",
     }
     assert schema["properties"]["hours"] == SCHEMA["properties"]["hours"]  # type: ignore[index]
     assert "required" not in schema

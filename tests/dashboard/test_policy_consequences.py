@@ -18,14 +18,14 @@ def replay(changed: int, **change: Any) -> Replay:
 
 def test_nothing_would_have_changed() -> None:
     assert consequence_texts(replay(0)) == [
-        "Of 1,041 transactions of the last 7 days none would have ended otherwise."
+        "Of 1,041 transactions in the last 7 days, none would have ended differently."
     ]
 
 
 def test_what_would_have_changed_is_said_with_why_and_bounded() -> None:
     why = "Key ci has no grant to transfer USDC."
     first, *rest = consequence_texts(replay(9, sentence=why))
-    assert first == "Of 1,041 transactions of the last 7 days 9 would have ended otherwise."
+    assert first == "Of 1,041 transactions in the last 7 days, 9 would have ended differently."
     assert rest == [f"A token transfer was allowed, and would be refused: {why}"] * 3
 
 

@@ -113,7 +113,7 @@ async def test_an_old_answer_is_asked_for_once_more_and_looked_at(
     now[0] += FRESH_S + 1
     assert not await desk.preview.confirms()
     assert (desk.asked, desk.offers) == (2, (True, False))
-    assert "The answer was old" in desk.text
+    assert "The preview was too old" in desk.text
     now[0] += FRESH_S
     assert await desk.preview.confirms()
     now[0] += FRESH_S

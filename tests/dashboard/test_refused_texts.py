@@ -93,7 +93,7 @@ def test_numbers_are_said_in_units() -> None:
 
 
 def test_a_rule_says_what_it_is_about() -> None:
-    assert rule_text("max_per_tx") == "max_per_tx: the most of one transaction"
+    assert rule_text("max_per_tx") == "max_per_tx: the maximum in one transaction"
     assert rule_text("a_plugins") == "a_plugins"
     assert rule_text("grants") == "grants"
 
@@ -111,7 +111,7 @@ def test_what_could_have_left_is_by_its_bytes_with_the_owner_of_the_account() ->
     leaving = {"lines": lines, "costsLamports": "5000"}
     assert leaving_texts(judged(couldLeave=leaving), TOKENS, PEOPLE) == [
         ["50 SOL by transfer", f"to @vendors, {VENDOR}"],
-        ["2.5 USDC by transfer", f"to wallet shop, {SHOP}", f"on its account {ACCOUNT}"],
+        ["2.5 USDC by transfer", f"to wallet shop, {SHOP}", f"in its token account {ACCOUNT}"],
         [f"7 smallest units of the token {PAPER} by burn"],
         ["0.000005 SOL of fee and rent"],
     ]
@@ -144,18 +144,19 @@ def test_what_is_left_of_limits_is_exact() -> None:
     assert texts == [
         "8.249999999 of 10 SOL in 24 hours",
         "1.5 of 5 USDC in 24 hours",
-        "nothing limits the PPR of a day in this wallet",
+        "this wallet has no limit for PPR in 24 hours",
         "0.049995 of 0.05 SOL of fees and rent in 24 hours",
     ]
 
 
 def test_what_goes_beyond_a_limit_says_by_how_much() -> None:
     assert (
-        left_texts(LIMITS, Decimal(9), Decimal(0))[0] == "0.75 too much for the 10 SOL in 24 hours"
+        left_texts(LIMITS, Decimal(9), Decimal(0))[0]
+        == "0.75 more than the limit of 10 SOL in 24 hours"
     )
     none = LIMITS | {"maxCostsSolPerDay": {"limit": None}}
     assert left_texts(none, Decimal(0), Decimal(0)) == [
-        "no limit of SOL of fees and rent in 24 hours"
+        "no limit for SOL of fees and rent in 24 hours"
     ]
 
 
@@ -193,7 +194,7 @@ def test_effects_say_what_leaves_and_arrives() -> None:
         ("Network fee", "0.000005 SOL"),
         ("Rent", "0.00203928 SOL for 1 new account"),
         (
-            "Left of the wallet's limits after it",
+            "Rest of the wallet's limits after the transaction",
             "2.5 of 5 USDC in 24 hours\n0.04795572 of 0.05 SOL of fees and rent in 24 hours",
         ),
     ]
@@ -212,5 +213,5 @@ def test_what_is_given_away_and_closed_is_said() -> None:
 
 def test_what_was_not_simulated_says_so() -> None:
     assert effect_texts(trial(None), around()) == [
-        ("What it does", "not known: the network makes this transaction, not the wallet")
+        ("Effects", "not known: the network makes this transaction, not the wallet")
     ]

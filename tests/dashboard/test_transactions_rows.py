@@ -108,7 +108,7 @@ def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
     ) == [
         ("Network fee", "0.00001025 SOL"),
         ("Compute units", "450 of 1,450"),
-        ("Priority fee", "3,621,000 micro-lamports a compute unit"),
+        ("Priority fee", "3,621,000 micro-lamports per compute unit"),
     ]
     assert fee_facts(
         NetworkFee(

@@ -133,7 +133,7 @@ async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> 
     assert str(holdings["id-1"]) == "too many tokens"
     assert [isinstance(each, Holding) for each in holdings.values()] == [True, False, True]
     exposures = await fetch_exposures()
-    assert exposures.of_text == "of 24 of 300 wallets, 1 cannot be read now"
+    assert exposures.of_text == "across 24 of 300 wallets, 1 cannot be read now"
     service.unread = {f"id-{number}" for number in range(300)}
     with pytest.raises(ApiError, match="too many tokens"):
         await fetch_exposures()

@@ -33,7 +33,7 @@ _RAILS = tuple(
     each if each.name == "max_costs_sol_per_day" else replace(each, default=REQUIRED)
     for each in fields_of(Guardrails)
 )
-_RAILS_TEXT = "The service enforces these, and its own limits, for each transaction of the agent."
+_RAILS_TEXT = "Each transaction of the agent must keep these limits and those of the service."
 _SECONDS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -48,8 +48,8 @@ _SECONDS: Mapping[str, Any] = {
     "required": ["seconds"],
 }
 _RULES = (
-    "This provider is not a language model: its strategy is rules, one a line, and the first that"
-    " matches applies. For example: when balance.SOL < 0.5 do airdrop amount=1"
+    "This provider is not a language model. Its strategy is rules, one per line; the first"
+    " rule that matches applies. Example: when balance.SOL < 0.5 do airdrop amount=1"
 )
 _MODEL = "The strategy tells the model what to do, in your own words."
 # The browser asks before it leaves the page; `null` removes the question.
@@ -91,14 +91,14 @@ async def create_agent(copied: Agent | None = None) -> None:
         if grants is not None and grants.grants is not None:
             values["grants"] = grants_to_copy(grants.grants)
         agent = await api().agents.create(wallet_id=forms.wallet, **values)
-        return await _start(agent) if start.value else f"{agent.name} is made"
+        return await _start(agent) if start.value else f"{agent.name} was created"
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
     with titled_dialog(title, wide=True) as dialog:
         forms = AgentForms(providers, copied, limits, wallets, templates)
         if grants is not None:
             _show_copied(grants)
-        start = ui.switch("Start it at once", value=copied is None)
+        start = ui.switch("Start the agent at once", value=copied is None)
         sw.marked(start, "start-at-once")
         _buttons(dialog, forms, "Create", create)
     await result_of(dialog)
@@ -125,7 +125,7 @@ async def change_agent(agent: Agent) -> None:
         # Numbers of the budget that the form leaves out are removed.
         budget = {each.json: None for each in fields_of(LlmBudget)} | values["llm_budget"]
         await api().agents.change(agent.id, **values | {"llm_budget": budget})
-        return "Changed, from the agent's next cycle on"
+        return "Saved; the changes apply from the agent's next cycle on"
 
     with titled_dialog(f"Change {agent.name}", wide=True) as dialog:
         forms = AgentForms(providers, agent, agent.guardrails, history=history.entries)
@@ -169,11 +169,11 @@ def _show_copied(grants: PrincipalGrants) -> None:
     with sw.marked(sw.stack("sw-outcome"), "copied-grants"):
         if grants.grants is None:
             sw.text(
-                "The agent that is copied has no grants, so the copy has none: it acts within its"
-                " guardrails alone."
+                "The original agent has no grants, so the copy has none either: only its guardrails"
+                " limit it."
             )
             return
-        sw.heading("Grants that are copied", 3)
+        sw.heading("Grants that the copy gets", 3)
         for each in grants.sentences:
             sw.text(each)
 
@@ -213,7 +213,7 @@ class AgentForms:
                 named = f"{agent.name[:_LONGEST_COPIED]} copy" if is_copy else agent.name
             self._name = RequestForm([_NEW["name"]], {"name": named})
             if wallets is not None:
-                choices = {"": "A new wallet of its own"}
+                choices = {"": "A new wallet for this agent"}
                 choices |= {each.id: each.name for each in wallets}
                 self._wallet = sw.field_choice("Wallet", choices, "", testid="wallet")
             self._add_provider(agent)
@@ -222,12 +222,12 @@ class AgentForms:
             if agent is not None:
                 self._add_earlier(earlier_strategies(history, agent.strategy))
             self._bounds_place = sw.stack("sw-form")
-            with _expansion("What the model is asked with") as self._asked_with:
+            with _expansion("Options of the model") as self._asked_with:
                 self._options_place = sw.stack("sw-form")
-            with _expansion("What the model may cost") as self._cost:
+            with _expansion("Budget of the model") as self._cost:
                 known = None if agent is None else agent.llm_budget
                 self._budget = Form(form_schema(fields_of(LlmBudget)), known)
-            with _expansion("What it may do") as may:
+            with _expansion("Grants of the agent") as may:
                 self._grants = RequestForm([_NEW["grants"]] if agent is None else [])
             may.set_visibility(agent is None)
             self._error = sw.error_text()
@@ -259,7 +259,7 @@ class AgentForms:
                     expansion.open()
             fits = False
         if not fits:
-            self.show_message("Something above does not fit: its field says why.")
+            self.show_message("A value above is not valid: its field says why.")
             return None
         interval = milliseconds(pace["seconds"])
         if interval is None:
@@ -298,7 +298,7 @@ class AgentForms:
                     for each in template.sentences:
                         sw.dim(each)
 
-        choices = {"": "Nothing: write it yourself"}
+        choices = {"": "No template: write the strategy yourself"}
         choices |= {name: each.title for name, each in templates.items()}
         select = sw.field_choice("Start from", choices, "", testid="template")
         place = sw.stack("sw-form").props("aria-live=polite")
@@ -311,10 +311,10 @@ class AgentForms:
                 with sw.stack("sw-form"):
                     with sw.row():
                         until = ago(entry.timestamp)
-                        sw.dim(f"until {until}, changed by {entry.data['principal']}")
+                        sw.dim(f"in use until {until}, changed by {entry.data['principal']}")
                         ui.space()
                         put = partial(self.editor.put, words)
-                        sw.button("Put into the editor", put, look=sw.SMALL)
+                        sw.button("Copy into the editor", put, look=sw.SMALL)
                     sw.text(words, "sw-text sw-clamp")
         earlier.set_visibility(bool(found))
 
@@ -363,8 +363,8 @@ async def _start(agent: Agent) -> str:
     try:
         await api().agents.start(agent.id)
     except SolwardError as error:
-        return f"{agent.name} is made, but does not run: {error}"
-    return f"{agent.name} is made and runs"
+        return f"{agent.name} was created, but did not start: {error}"
+    return f"{agent.name} was created and started"
 
 
 def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
@@ -428,8 +428,8 @@ def leaving_texts(template: AgentTemplate) -> list[str]:
         for asset, each in template.can_leave["assets"].items()
         if each["most"] != "0"
     ]
-    title = "The most that an agent of this template can move out of its wallet in a day:"
-    return [title, *(leaving or ["Nothing: it signs no transaction."])]
+    title = "Maximum that an agent with this template can move out of its wallet in a day:"
+    return [title, *(leaving or ["Nothing: such an agent signs no transaction."])]
 
 
 class StrategyEditor:
@@ -498,10 +498,10 @@ async def review(stored: Agent, found: Sequence[Change], strategy: str, *, is_ot
         is_other: whether somebody changed the strategy since it was opened here.
     """
     wider = sum(each.is_wider for each in found)
-    with titled_dialog(f"Save the changes of {stored.name}?", wide=True) as dialog:
+    with titled_dialog(f"Save the changes to {stored.name}?", wide=True) as dialog:
         if wider:
             bounds = "a bound" if wider == 1 else f"{wider} bounds"
-            said = f"This widens {bounds}: more can leave, or be spent, than before."
+            said = f"This widens {bounds}: the agent can move or spend more than before."
             sw.text(said, "sw-bad sw-text").props("role=alert")
         with sw.stack("sw-list"):
             for each in found:
@@ -510,8 +510,8 @@ async def review(stored: Agent, found: Sequence[Change], strategy: str, *, is_ot
             sw.heading("Strategy", 3)
             if is_other:
                 sw.text(
-                    "It was changed elsewhere since you opened it. Below is what saving changes in"
-                    " what is stored now.",
+                    "The strategy was changed elsewhere since you opened it. These lines compare"
+                    " yours with the one that is stored now.",
                     "sw-bad sw-text",
                 )
             # Added and removed lines are marked by sign and colour.
@@ -586,7 +586,7 @@ def _number(value: Any) -> str:
 
 
 def _option(value: Any) -> str:
-    return "its own default" if value is None else value_text(value)
+    return "the model's default" if value is None else value_text(value)
 
 
 def diff(before: str, after: str) -> list[tuple[str, str]]:

@@ -36,10 +36,10 @@ from solward_dashboard.wording import (
 EVERY_S = 5.0
 SHOWN = 12
 SEARCH_LABEL = "Search by name, status, wallet or model"
-_NONE_YET = "No agent yet. Make one: it gets a wallet of its own, and spends within its guardrails."
+_NONE_YET = "No agent yet. Create one: it gets its own wallet, and spends within its guardrails."
 _MODEL_BARS = (
-    ("Tokens in a day", "maxTokensPerDay", "tokens", ""),
-    ("Model's price in a day", "maxUsdPerDay", "usd", " USD"),
+    ("Model's tokens in a day", "maxTokensPerDay", "tokens", ""),
+    ("USD for the model in a day", "maxUsdPerDay", "usd", " USD"),
 )
 _STATUS_CLASSES = {"running": "sw-confirmed", "paused": "sw-pending", "error": "sw-blocked"}
 NEWEST = 20
@@ -212,9 +212,9 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
             "Chat", lambda: chat(agent), icon="chat", look=sw.SMALL, needs=sw.POLICY, of=of
         )
         talk.classes("sw-switch").set_enabled(active)
-        details = ["Its decisions and memory are deleted; its transactions stay in the history."]
+        details = ["Decisions and memory of the agent are deleted. Its transactions stay."]
         if active:
-            details.insert(0, "It is running, and is stopped first.")
+            details.insert(0, "The agent is running, and is stopped first.")
         sw.action(
             "",
             delete,
@@ -342,7 +342,7 @@ def page_of_one(agent_id: str) -> None:
                 lambda last: api().agents.decisions(agent_id, limit=NEWEST, before=last.cycle),
                 NEWEST,
                 key=lambda decision: decision.cycle,
-                none="It has not decided anything yet. Start it.",
+                none="No decision yet. Start the agent.",
                 testid="decisions",
                 more="Older decisions",
                 most=_MOST,
@@ -360,8 +360,8 @@ def page_of_one(agent_id: str) -> None:
             waiting.show(found.waiting)
             grants.show(found.limits["grants"])
             rails.set_text(
-                f"At most {plain(agent.guardrails['maxSolPerTransaction'])} SOL in a transaction"
-                f" and {plain(agent.guardrails['maxTransactionsPerMinute'])} transactions in a"
+                f"At most {plain(agent.guardrails['maxSolPerTransaction'])} SOL per transaction"
+                f" and {plain(agent.guardrails['maxTransactionsPerMinute'])} transactions per"
                 " minute."
             )
             model.set_text(_usage_text(found))
@@ -374,21 +374,21 @@ def page_of_one(agent_id: str) -> None:
 def _head(found: OneAgent) -> None:
     agent = found.agent
     ui.link(f"Wallet {found.wallet}", f"/wallets/{agent.wallet_id}")
-    ui.link("Payments of its wallet", f"/payments?wallet={agent.wallet_id}")
+    ui.link("Payments from the agent's wallet", f"/payments?wallet={agent.wallet_id}")
     options = ", ".join(f"{name} {value_text(each)}" for name, each in agent.llm_options.items())
-    asked = f", asked with {options}" if options else ""
-    sw.text(f"Provider {provider_text(agent)}{asked}, made {ago(agent.created_at)}")
+    asked = f", options {options}" if options else ""
+    sw.text(f"Provider {provider_text(agent)}{asked}, agent created {ago(agent.created_at)}")
 
 
 def _usage_text(latest: OneAgent) -> str:
     used = latest.limits.get("model", {}).get("lastDay", {})
     tokens = used.get("tokens", 0)
     if not tokens:
-        return "No tokens of a language model in the last day."
+        return "The agent used no tokens of a language model in the last day."
     unpriced = used.get("unpricedTokens", 0)
     rest = f", and {plain(unpriced)} tokens whose price is not known" if unpriced else ""
     price = f"about {plain(used.get('usd', 0))} USD{rest}"
-    return f"{plain(tokens)} tokens of its model in the last day, {price}."
+    return f"Tokens of the agent's model in the last day: {plain(tokens)}, {price}."
 
 
 def _entry(decision: Decision) -> ui.element:
@@ -499,10 +499,10 @@ class Chat:
         if agent is None:
             return
         active = agent.status in ACTIVE
-        note = "It answers, but executes nothing."
+        note = "In the chat the agent answers, but executes nothing."
         if not agent.is_llm:
-            note = "It is not a language model: it answers by fixed rules, but executes nothing."
-        self._note.set_text(note if active else "It is not running. Start it to chat with it.")
+            note = "The agent is no language model: it answers by fixed rules and executes nothing."
+        self._note.set_text(note if active else "The agent is not running. Start it to chat.")
         busy = self._conversations[agent.id].task is not None
         self._button.set_enabled(active and not busy)
         self._stop_button.set_visibility(busy)

@@ -269,10 +269,10 @@ class _Log:
         self._more_news.set_visibility(news > 0)
         self._place.set_visibility(self._shown > 0)
         self._empty.set_visibility(self._shown == 0)
-        none = "Nothing fits." if self._next is None else "Nothing among the newest fits."
+        none = "No entry fits." if self._next is None else "None of the newest entries fits."
         self._empty.set_text(ASKING if self._newest is None else none)
         self._count.set_text(counted(self._shown, "entry", "entries") if self._shown else "")
-        self._older.set_text("Load older" if self._shown else "Look further back")
+        self._older.set_text("Load older" if self._shown else "Search older entries")
         self._older.set_visibility(self._next is not None)
 
     async def _load_older(self) -> None:
@@ -285,7 +285,7 @@ class _Log:
         self._add(page.entries)
         self._draw()
         if not page.entries and page.next is not None:
-            ui.notify("Nothing that fits so far; there is more further back.")
+            ui.notify("None of the entries so far fits; there are older ones.")
 
     async def _filtered(self, only: AuditFilter) -> None:
         self._begin(only)
@@ -301,14 +301,14 @@ class _Log:
                     if len(lines) == MOST_EXPORTED:
                         break
         if not lines:
-            ui.notify("Nothing fits, so there is nothing to export.")
+            ui.notify("No entry fits the filters, so nothing was exported.")
             return
         ui.download.content("\n".join([*lines, ""]), FILE, "application/x-ndjson")
         bounded = len(lines) == MOST_EXPORTED
         ui.notify(
-            f"The newest {len(lines):,} entries; `solward audit export` prints all."
+            f"Exported the newest {len(lines):,} entries; `solward audit export` prints all."
             if bounded
-            else f"{counted(len(lines), 'entry', 'entries')}."
+            else f"Exported {counted(len(lines), 'entry', 'entries')}."
         )
 
 
@@ -324,7 +324,7 @@ def _entry(event: AuditEntry, people: People) -> ui.element:
         with sw.facts():
             sw.fact("Number in the log", f"{event.seq}")
             chain = event.chain or "the service's"
-            sw.fact("Chain, and number there", f"{chain}, {event.number}", "sw-mono")
+            sw.fact("Chain, and number in the chain", f"{chain}, {event.number}", "sw-mono")
             sw.facts_of(event, "hash")
             sw.fact("Data", jsontext.indented(dict(event.data)), "sw-mono sw-pre")
     return item

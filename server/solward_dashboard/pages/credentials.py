@@ -26,7 +26,7 @@ EVERY_S = 10.0
 _EVERY_WALLET = {"": "every wallet"}
 _ROLES = {
     "read": "read: sees everything but secrets",
-    "operate": "operate: also freezes, stops and starts what ran before, revokes keys, denies",
+    "operate": "operate: also freezes, stops and restarts agents, revokes keys, denies holds",
     "policy": "policy: may do everything that the admin secret may",
 }
 Credential: TypeAlias = ApiKey | AdminCredential
@@ -80,7 +80,7 @@ async def _admins() -> tuple[Sequence[AdminCredential], _Texts]:
 
 def _admin_lines(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequence[str]:
     maker = names.get(one.created_by)
-    by = f"by {maker}" if maker else "by one that is revoked"
+    by = f"by {maker}" if maker else "by a revoked credential"
     if one.created_by == "admin":
         by = "with the admin secret"
     made = [f"made {ago(one.created_at)} {by}", *_end(one.expires_at, datetime.now(UTC))]
@@ -90,25 +90,25 @@ def _admin_lines(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequen
 KEYS = Kind(
     "/api-keys",
     "key",
-    "A key lets a program use wallets over REST and MCP, within its own daily limit.",
+    "A key lets a program use wallets over REST and MCP, within the key's daily limit.",
     "No key yet. Create one for each program that uses wallets.",
     NewKey,
     ("wallet_id", ""),
     _keys,
     _key_lines,
-    "Programs that use it are refused from now on.",
+    "Programs that use the key are refused from now on.",
     sw.OPERATE,
 )
 ADMINS = Kind(
     "/admins",
     "admin credential",
-    "Each lets a person or a program administer, within its role.",
+    "An admin credential lets a person or a program do what its role allows.",
     "No admin credential yet: only the admin secret can administer.",
     NewAdmin,
     ("role", Role.READ.value),
     _admins,
     _admin_lines,
-    "Its requests are refused from now on; its streams and logins end.",
+    "Requests with the credential are refused from now on; its streams and logins end.",
     sw.POLICY,
 )
 
@@ -181,8 +181,8 @@ class _Page:
                 )
 
     async def _rotate(self, key: Credential) -> None:
-        details = ["Its limits stay. Its present secret works for one more hour.", key.id]
-        if await confirmed(f"Give {key.name} another secret?", details, "Rotate"):
+        details = ["The limits stay. The present secret works for one more hour.", key.id]
+        if await confirmed(f"Give {key.name} a new secret?", details, "Rotate"):
             await _show_secret(await api().keys.rotate(key.id))
 
     async def _create(self) -> None:
@@ -204,7 +204,8 @@ def _revoked(one: Credential, answer: Any) -> str:
     made = getattr(answer, "made", ())
     if made:
         names = ", ".join(each.name for each in made)
-        ui.notify(f"It had made others, which stay: {names}", type="warning", timeout=0)
+        said = f"Credentials that {one.name} created stay valid: {names}"
+        ui.notify(said, type="warning", timeout=0)
     return f"{one.name} is revoked"
 
 
@@ -226,7 +227,7 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
         *_end(details.expires_at, now),
     ]
     if until is not None and until > now:
-        texts.append(f"its former secret works until {day(until)}")
+        texts.append(f"the former secret works until {day(until)}")
     return "; ".join(texts)
 
 

@@ -41,9 +41,9 @@ _CLASSES = {
     "expired": "sw-idle",
 }
 _ENDS = {
-    "approved": "Approved; it is not carried out yet.",
+    "approved": "Approved, but not carried out yet.",
     "executed": "Approved and carried out.",
-    "refused": "Approved, but refused when it was checked again.",
+    "refused": "Approved, but then refused, because all limits were checked again.",
     "denied": "Denied. Nothing was sent.",
     "expired": "Nobody decided in time. Nothing was sent.",
 }
@@ -126,7 +126,7 @@ def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
         with sw.fact_of("May be approved until"):
             sw.Age(hold.expires_at, _until)
         if hold.repeats:
-            sw.fact("Approved", "it is carried out when the request is repeated before then")
+            sw.fact("If approved", "carried out once the request is repeated before that time")
     if hold.decided_by is not None and hold.decided_at is not None:
         sw.fact("Decided by", f"{context.people.who(hold.decided_by)}, {day(hold.decided_at)}")
     if hold.note is not None:
@@ -138,7 +138,7 @@ def _effects(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
         ("Arrives at least", units_text(mint, units, context.tokens))
         for mint, units in hold.arrives.items()
     ]
-    return [*arrives, ("Fee and rent at most", f"{exact(hold.costs_sol)} SOL")]
+    return [*arrives, ("Maximum fee and rent", f"{exact(hold.costs_sol)} SOL")]
 
 
 def _outcome(hold: Hold, context: DisplayContext) -> None:
@@ -163,7 +163,7 @@ def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: 
         if note is not None:
             call = api().holds.approve if verb == "Approve" else api().holds.deny
             ended = await call(hold.id, note=note or None)
-            ui.notify(f"It is {ended.state}.", type="positive")
+            ui.notify(f"The hold is {ended.state}.", type="positive")
 
     sw.button(verb, decide, look=look, needs=needs, testid=f"{verb.lower()}-{hold.id}")
 
@@ -183,11 +183,11 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
         if verb == "Approve":
             with sw.facts():
                 sw.lines(_effects(hold, context))
-                sw.fact("Left of the wallet's limits after it", "\n".join(left))
+                sw.fact("Rest of the wallet's limits after the transaction", "\n".join(left))
                 sw.fact("May be approved until", _until(hold.expires_at))
             sw.dim("All limits are checked again. Approving does not override them.")
 
-    return await ask_note(f"{verb} this?", build, verb, NOTE)
+    return await ask_note(f"{verb} this transaction?", build, verb, NOTE)
 
 
 async def _left_after(hold: Hold) -> list[str]:
@@ -220,9 +220,9 @@ async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
 def page() -> None:
     """Build the page once for a visitor; cards are rebuilt when their holds change."""
     with frame("/holds") as freshness:
-        waiting = hold_cards("Nothing waits for you.", "waiting")
+        waiting = hold_cards("No transaction waits for you.", "waiting")
         ui.label("Decided").classes("sw-name").props("role=heading aria-level=2")
-        ended = hold_cards("Nothing was decided yet.", "decided")
+        ended = hold_cards("No hold was decided yet.", "decided")
 
         def show(found: tuple[Sequence[Hold], Sequence[Hold], DisplayContext]) -> None:
             held, decided, context = found

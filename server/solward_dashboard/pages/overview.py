@@ -49,9 +49,9 @@ DECISIONS = 6
 REFUSALS = 6
 HOLDS = 3
 EXPOSED = 25
-"""The most wallets whose balances are asked for: each takes a request to the ledger."""
+"""Maximum number of wallets whose balances are fetched: each takes a request to the ledger."""
 SHOWN = 10
-"""The most assets in the list of what wallets hold."""
+"""Maximum number of assets in the list of balances."""
 _MOST_HOLDS = 100
 _SOL, _COSTS, _OTHERS = "SOL", "COSTS", "*"
 _NO_LEDGER = "the ledger does not answer"
@@ -190,12 +190,12 @@ def page() -> None:
             answers = f"slot {health.slot:,}" if health.ledger_healthy else _NO_LEDGER
             network.set(health.network, answers, bad=not health.ledger_healthy)
             running, total = health.agents["running"], health.agents["total"]
-            agents.set(str(running), f"of {total}" if total else "none made yet")
+            agents.set(str(running), f"of {total}" if total else "none created yet")
             spent.set(sol(latest.spent), latest.spent_by)
             now = datetime.now(UTC)
             count = f"{latest.refusals.last_day:,}"
             most = next(iter(rules), None)
-            note = "nothing was refused" if most is None else f"most by {most}: {rules[most]:,}"
+            note = "nothing was refused" if most is None else f"mostly by {most}: {rules[most]:,}"
             blocked.set(count if latest.refusals.is_complete else f"{count} or more", note)
             waiting.show(latest.holds, latest.context)
             refused.show((latest.refusals, latest.context))
@@ -269,7 +269,7 @@ class WaitingHolds:
         """Show the holds that expire first."""
         self._card.set_visibility(bool(holds))
         count = len(holds)
-        self._title.set_text(f"{count} {'waits' if count == 1 else 'wait'} for you")
+        self._title.set_text(f"{counted(count, 'transaction')} to approve or deny")
         self._cards.show((sorted(holds, key=lambda each: each.expires_at)[:HOLDS], context))
         self._more.set_text(f"and {count - HOLDS} more")
         self._more.set_visibility(count > HOLDS)
@@ -283,9 +283,9 @@ def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
     sw.show_list(found.refusals, lambda each: _refusal(each, context), "Nothing was refused yet.")
     count, day = len(found.refusals), found.last_day
     if day > count:
-        sw.dim(f"The newest {count} of {day:,} in 24 hours.")
+        sw.dim(f"These are the newest {count} of {day:,} refusals in 24 hours.")
     if not found.is_complete:
-        sw.dim("There are too many transactions to count the older ones of these 24 hours.")
+        sw.dim("There were too many transactions in 24 hours to count all refusals.")
 
 
 def _refusal(judged: Judged, context: DisplayContext) -> None:
@@ -310,14 +310,14 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
 
 def _exposures(found: Exposures) -> None:
     """Show the balances of the first `SHOWN` assets, and the part of each that can leave."""
-    most = "the most that all agents, keys and schedules together could move, even if compromised"
-    frozen = f" {found.frozen} frozen: nothing new can leave." if found.frozen else ""
+    most = "the maximum that all agents, keys and schedules together could move if compromised"
+    frozen = f" Nothing new can leave the {found.frozen} frozen ones." if found.frozen else ""
     sw.dim(f"{found.of_text.capitalize()}: {most}. Your own actions are not counted.{frozen}")
     for each in found.assets[:SHOWN]:
         _asset(each)
     more = len(found.assets) - SHOWN
     if more > 0:
-        sw.dim(f"and {more} more tokens, on their wallets' pages")
+        sw.dim(f"The pages of the wallets have {more} more tokens.")
     if found.others:
         with ui.element("div"):
             sw.text("Any other token", "sw-strong")
@@ -334,7 +334,7 @@ def _asset(each: Exposure) -> None:
             ui.space()
             sw.text(exact(each.held), "sw-number sw-strong")
         if each.wrapped:
-            sw.dim(f"{exact(each.wrapped)} of it wrapped")
+            sw.dim(f"including {exact(each.wrapped)} wrapped SOL")
         colour = "sw-bad" if each.most is None else "sw-dim"
         sw.text(each.most_text, f"sw-text {colour}")
         if each.held:
@@ -343,10 +343,10 @@ def _asset(each: Exposure) -> None:
 
 def _worst_text(each: Exposure) -> str:
     if not each.at_worst:
-        return "At worst none of it leaves in a day."
+        return f"At worst no {each.name} leaves in a day."
     if each.at_worst == each.held:
-        return f"At worst all of it leaves in a day: {exact(each.held)} {each.name}."
-    return f"At worst {exact(each.at_worst)} {each.name} of it leave in a day."
+        return f"At worst all {exact(each.held)} {each.name} leave in a day."
+    return f"At worst {exact(each.at_worst)} {each.name} leave in a day."
 
 
 def _none(words: str, link: str, path: str) -> None:
@@ -357,7 +357,7 @@ def _none(words: str, link: str, path: str) -> None:
 
 def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     if not limits:
-        _none("No wallet yet.", "Make one on the Wallets page", "/wallets")
+        _none("No wallet yet.", "Create a wallet on the Wallets page", "/wallets")
     for name, each in limits:
         title = f"{name} (frozen)" if each.get("frozen") else name
         sw.show_limit(title, each["dailySpendingLimitSol"], " SOL")
@@ -366,7 +366,7 @@ def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
 def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
     if not decisions:
         nothing = "No agent has decided anything yet."
-        _none(nothing, "Make and start one on the Agents page", "/agents")
+        _none(nothing, "Create and start an agent on the Agents page", "/agents")
     for agent, each in decisions:
         with ui.element("div"):
             with sw.row():
@@ -465,10 +465,10 @@ class Exposures:
     def of_text(self) -> str:
         """The wallets that are covered, in words."""
         if self.unread:
-            return f"of {self.of} of {self.wallets:,} wallets, {self.unread} cannot be read now"
+            return f"across {self.of} of {self.wallets:,} wallets, {self.unread} cannot be read now"
         if self.wallets > self.of:
-            return f"of the {self.of} oldest of {self.wallets:,} wallets"
-        return "of 1 wallet" if self.wallets == 1 else f"of {self.wallets} wallets"
+            return f"across the {self.of} oldest of {self.wallets:,} wallets"
+        return "across 1 wallet" if self.wallets == 1 else f"across {self.wallets} wallets"
 
 
 def sum_exposures(

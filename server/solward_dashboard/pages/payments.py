@@ -51,9 +51,9 @@ def page(wallet: str = "") -> None:
         chosen, found = answer
         if chosen == select.value:
             payments.none = (
-                "This wallet has paid for no request yet."
+                "This wallet has not paid for a request yet."
                 if chosen
-                else "No request was paid for yet."
+                else "No wallet has paid for a request yet."
                 " See docs/how-to/payments.md, or `solward pay curl -h`."
             )
             payments.show(found)
@@ -141,7 +141,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
 
 def _answer(answer: PaidAnswer) -> None:
     """Show the site's answer as plain text."""
-    sw.heading("What the site answered")
+    sw.heading("The site's answer")
     status = f"Status {answer.status}" if answer.status else "No answer came."
     sw.text(status, "", testid="answer-status")
     if answer.status:
@@ -155,9 +155,9 @@ def _body_text(answer: PaidAnswer) -> str:
     try:
         body = answer.body.decode()
     except UnicodeDecodeError:
-        return f"{len(answer.body):,} bytes that are no text"
+        return f"{len(answer.body):,} bytes that are not text"
     if not body:
-        return "It has no body."
+        return "The answer has no body."
     cut = body[:_MOST_TEXT]
     more = len(body) > len(cut) or answer.truncated
-    return f"{cut}\n… (more than is shown)" if more else cut
+    return f"{cut}\n… (the rest is not shown)" if more else cut

@@ -104,7 +104,7 @@ def _build(shown: tuple[LoadedPlugins, bool]) -> None:
             for name in found.plugins.guardrails:
                 sw.text(name)
     if not found.count:
-        ui.label("No plugin fits.").classes("sw-empty")
+        ui.label("No plugin fits the search.").classes("sw-empty")
 
 
 def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
@@ -165,7 +165,7 @@ def _problems(plugins: Plugins) -> None:
 def _distributions(distributions: Sequence[PluginDistribution]) -> None:
     """Show third parties' distributions, with the accepted needs of those in own folders."""
     with (
-        sw.card(f"Installed from others ({len(distributions)})", "distributions"),
+        sw.card(f"Distributions of third parties ({len(distributions)})", "distributions"),
         sw.stack("sw-list"),
     ):
         for each in distributions:
@@ -178,9 +178,9 @@ def _distributions(distributions: Sequence[PluginDistribution]) -> None:
                     of = f"of {each.name}"
                     sw.button("Entries", partial(show_entries, each.name), look=sw.SMALL, of=of)
                 sw.dim(
-                    "In a folder of its own, run by plugin hosts alone."
+                    "Installed in a separate folder; only plugin hosts run it."
                     if each.trust is None
-                    else f"In the service's environment: {each.trust}."
+                    else f"Installed in the service's environment: {each.trust}."
                 )
                 for one in each.accepted:
                     _needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
@@ -210,7 +210,7 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
             sw.dim(skill.description)
             _schema("Parameters", skill.parameters)
         if plugin.options is not None:
-            sw.dim(f"Model by default: {plugin.default_model}")
+            sw.dim(f"Default model: {plugin.default_model}")
             _schema("Options", plugin.options)
 
 
@@ -231,8 +231,8 @@ class _Entries:
         self._plugin = plugin
         self._names = {each.id: each.name for each in wallets}
         sw.dim(
-            "What its plugins store for a wallet, unencrypted. Delete an entry only if you know"
-            " what it stops the plugin from doing again."
+            "Its plugins store these entries for a wallet, unencrypted. Delete one only if you know"
+            " which action it keeps the plugin from repeating."
         )
         first = next(iter(self._names), None)
         self._wallet = sw.choice("For wallet", self._names, first, testid="entries-wallet")
@@ -243,7 +243,7 @@ class _Entries:
             lambda last: self._ask(last.key),
             LIMIT,
             key=lambda entry: entry.key,
-            none=f"{plugin} keeps nothing that fits for this wallet.",
+            none=f"{plugin} stores no such entry for this wallet.",
             testid="entries",
             plural="entries",
             more="Load more",
@@ -283,7 +283,7 @@ class _Entries:
                 sw.text(key, "sw-mono sw-strong")
                 sw.dim(f"version {entry.version}, {day(entry.changed_at)}")
                 if entry.status is not None:
-                    sw.dim(f"with a transaction that is {entry.status}")
+                    sw.dim(f"its transaction is {entry.status}")
             with sw.row("sw-nowrap"):
                 sw.text(jsontext.dumps(entry.value), "sw-mono sw-text sw-grow")
                 sw.button(
@@ -294,13 +294,13 @@ class _Entries:
     async def _delete(self, key: str) -> None:
         wallet = self._wallet.value
         details = [
-            f"Of {self._plugin}, for the wallet {self._names[wallet]}.",
-            "The plugin may then do again what the entry stopped, such as pay a second time. The"
-            " audit log says that it was deleted, but not what it was.",
+            f"{self._plugin} stores the entry for the wallet {self._names[wallet]}.",
+            "Without the entry the plugin may repeat an action, such as pay a second time. The"
+            " audit log records the deletion, but not the entry's value.",
         ]
         if await confirmed(f"Delete the entry {key}?", details, "Delete"):
             answer = await api().plugin_state.delete(wallet, self._plugin, key=key)
-            said = "is deleted" if answer.deleted else "was not there any more"
+            said = "is deleted" if answer.deleted else "was already deleted"
             ui.notify(f"{key} {said}", type="positive" if answer.deleted else "info")
             await self.load()
 
@@ -317,7 +317,7 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
             field |= {"type": "string", "writeOnly": True}
         if name in needed and "default" not in each:
             # It goes first, because a long text of the plugin would have it cut off.
-            told = f"The skill does nothing without it. {each.get('description', '')}"
+            told = f"The skill does nothing without this setting. {each.get('description', '')}"
             field["description"] = told.strip()
         properties[name] = field
     return {"type": "object", "properties": properties, "additionalProperties": False}
@@ -358,7 +358,7 @@ async def edit(skill: str) -> None:
 
     async def unset(name: str) -> None:
         nonlocal found
-        details = ["The skill runs on without it, and fails if it needs it."]
+        details = ["The skill then runs without this setting, and fails if it needs it."]
         if await confirmed(f"Unset {name} of {skill}?", details, "Unset"):
             await api().plugin_state.unset(skill, name)
             found = await api().plugin_state.settings(skill)
@@ -407,6 +407,6 @@ def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> No
         with sw.row():
             sw.text(name, "sw-mono sw-strong")
             sw.tag("not declared any more" if is_gone else "secret")
-            sw.dim("set; what is typed replaces it" if is_set else "not set")
+            sw.dim("set; a new value replaces it" if is_set else "not set")
             if is_set:
                 sw.button("Unset", partial(unset, name), look=sw.FLAT, needs=sw.POLICY, of=name)

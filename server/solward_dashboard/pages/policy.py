@@ -71,16 +71,16 @@ async def _remove(policy: Policy, at: int) -> None:
     details = [policy.sentences[at]]
     if [each["who"] for each in policy.grants].count(who) == 1:
         left = "not be paid" if _is_site(who) else "only read"
-        details.append(f"It is its last grant: it may {left} then.")
+        details.append(f"This is the last grant of {who}: without it {who} may {left}.")
     done = "The grant is removed"
     await _narrow(without_grant(policy, at), "Remove this grant?", details, "Remove", done)
 
 
 async def _only_read(policy: Policy, who: str) -> None:
-    question, done = ("Let it only read?", "It may only read")
+    question, done = (f"Let {who} only read?", f"{who} may only read")
     if _is_site(who):
-        question, done = ("Let nobody pay it?", "It may not be paid")
-    details = [who, "Its grants are removed."]
+        question, done = (f"Let nobody pay {who}?", f"{who} may not be paid")
+    details = [f"All grants of {who} are removed."]
     await _narrow(with_read_only(policy, who), question, details, _withdraw_label(who), done)
 
 
@@ -98,16 +98,16 @@ async def consequences(document: Mapping[str, Any]) -> list[str]:
     try:
         found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
     except SolwardError as error:
-        return [f"What it would have changed is not known: {error}"]
+        return [f"What the new policy would have changed is not known: {error}"]
     return consequence_texts(found)
 
 
 def consequence_texts(replay: Replay) -> list[str]:
     """Return a replay in words, with the first changes one by one."""
-    of = f"Of {replay.judged:,} transactions of the last {replay.days} days"
+    of = f"Of {replay.judged:,} transactions in the last {replay.days} days,"
     if not replay.changed:
-        return [f"{of} none would have ended otherwise."]
-    texts = [f"{of} {replay.changed:,} would have ended otherwise."]
+        return [f"{of} none would have ended differently."]
+    texts = [f"{of} {replay.changed:,} would have ended differently."]
     for each in replay.changes[:_SHOWN_CHANGES]:
         why = f": {each.sentence}" if each.sentence else ""
         kind = each.type.replace("_", " ")
@@ -148,11 +148,11 @@ def _build(found: tuple[Policy, People]) -> None:
     for who, numbers in of.items():
         _principal(policy, people, who, numbers)
     if policy.read_only:
-        with sw.card("Under grants, and without one", "read-only"):
+        with sw.card("Principals without a grant", "read-only"):
             for sentence in policy.sentences[len(policy.grants) :]:
                 sw.text(sentence)
     with sw.card("Address book", "book"), sw.stack("sw-list"):
-        none = "No name yet; a grant's @name stands for addresses here."
+        none = "No group yet. In a grant, @name stands for the addresses of a group."
         sw.show_list(policy.book.items(), lambda each: _group(*each, people), none)
 
 
@@ -215,7 +215,7 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
                 each.set_visibility(True)
 
     with titled_dialog("Add a grant", wide=True) as dialog:
-        ui.label("A sentence, or JSON. It is shown as the service reads it before it is in force.")
+        ui.label("Write a sentence or JSON. Check shows how the service reads the grant.")
         field = ui.textarea("Grant", on_change=unread).props("outlined autogrow")
         error = sw.error_text()
         said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")

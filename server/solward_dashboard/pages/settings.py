@@ -15,9 +15,9 @@ from solward_dashboard.frame import Poll, frame
 EVERY_S = 30.0
 _SOURCES = {"argument": "command option"}
 _NOTE = (
-    "Read once, at the start, from the environment and .env of the process that answers: change"
-    " them there, and restart. docs/reference/settings.md explains each. Grants, API keys"
-    " and settings of plugins change while the service runs, on pages of their own."
+    "The service read these settings from its environment and .env when it started: change them"
+    " there, and restart it. docs/reference/settings.md explains each. Grants, API keys and the"
+    " settings of plugins have their own pages, and change while the service runs."
 )
 
 
@@ -40,7 +40,7 @@ def page() -> None:
         sw.dim(_NOTE)
         with sw.row():
             search = sw.search_field("Search settings", draw)
-            only_set = ui.switch("Only what was set", on_change=draw)
+            only_set = ui.switch("Only settings that are set", on_change=draw)
             count = sw.dim().props("role=status")
         shown = sw.LiveContent(_cards, "sw-stack")
         # In a lambda, because the client is known only once a visitor asks.

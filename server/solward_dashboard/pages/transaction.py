@@ -39,8 +39,8 @@ _NOBODY = AddressBook()
 # The details of every operation's record, as they are declared.
 _DETAILS = {each.json: each for one in OPERATIONS.values() for each in one.details}
 _TITLES = {name: each.label for name, each in _DETAILS.items()} | {
-    LEAVES: "Leaves, by its bytes",
-    PLUGIN_DETAILS: "The plugin says (nothing checks it)",
+    LEAVES: "Leaves according to its bytes",
+    PLUGIN_DETAILS: "Text of the plugin (not verified)",
 }
 _ADDRESSES = {name for name, each in _DETAILS.items() if isinstance(each, Address)}
 # These details are of payments and pockets, which declare none.
@@ -146,9 +146,9 @@ def _facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]
 def _leaving(one: TransactionView, tokens: TokenList) -> None:
     could_leave = one.judged.could_leave
     made = one.judged.transaction.status in ("confirmed", "pending")
-    title = "What was asked for" if could_leave is None else "The most it could take, by its bytes"
+    title = "Requested amount" if could_leave is None else "Maximum that its bytes could move"
     with sw.marked(sw.stack("sw-list"), "could-leave"):
-        sw.heading(title if made else f"{title}; none of it was sent", 3)
+        sw.heading(title if made else f"{title} (nothing was sent)", 3)
         leaving_list(one.judged, tokens, one.people)
         if could_leave is not None and not could_leave.lines:
             sw.dim("Nothing but fee and rent.")
@@ -227,7 +227,7 @@ def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
         limit = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
         found.append(("Compute units", f"{fee.compute_units:,}{limit}"))
     if fee.priority_fee_micro_lamports:
-        price = f"{fee.priority_fee_micro_lamports:,} micro-lamports a compute unit"
+        price = f"{fee.priority_fee_micro_lamports:,} micro-lamports per compute unit"
         found.append(("Priority fee", price))
     return found
 

@@ -102,8 +102,8 @@ _GRID = {
 _MOST_EMPTY = 20
 
 _ABOUT = (
-    "Names for recipients. A contact allows nothing: grants say who may be paid, and @names "
-    "are the groups of the address book on the Policy page."
+    "A contact is a name for a recipient, and allows no payment: grants say who may be paid."
+    " An @name is a group in the address book on the Policy page."
 )
 
 EXPORT = "/transactions.csv"
@@ -167,7 +167,7 @@ class Table:
             ui.space()
             sw.button("Contacts", lambda: edit_contacts(self._shown.contacts))
             export = sw.button("Export CSV", self._export)
-            export.tooltip("Everything that fits the filters")
+            export.tooltip("Export all transactions that fit the filters")
             self._older = sw.button("Load older", lambda: self._load(MORE))
         Poll(freshness, EVERY_S, self._fetch, self._show)
         self._draw()
@@ -251,9 +251,9 @@ class Table:
             self._empty.set_text(ASKING)
         elif self._filter != _ALL or self._search:
             self._empty.set_text(
-                "Nothing fits this filter."
+                "No transaction fits the filters."
                 if self._ended
-                else "Nothing fits this filter yet. Load older ones, or change it."
+                else "No loaded transaction fits. Load older ones, or change the filters."
             )
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
@@ -377,14 +377,14 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
                 sw.text(contact.name)
                 sw.dim(contact.address, "sw-mono")
             if contact.created_at is not None:
-                name = f"Remove the name {contact.name}"
+                name = f"Remove the contact {contact.name}"
                 look = {"icon": "delete", "look": sw.ICON, "needs": sw.POLICY, "of": name}
                 sw.button("", lambda: remove(contact), **look)
 
     async with show_dialog("Contacts", wide=True):
         sw.dim(_ABOUT)
         shown = sw.LiveContent[Sequence[Contact]](
-            lambda found: sw.show_list(found, row, "No recipient has a name yet."), "sw-points"
+            lambda found: sw.show_list(found, row, "No contact yet."), "sw-points"
         )
         sw.marked(shown.element, "contacts")
         shown.show(contacts)

@@ -62,7 +62,7 @@ _AGENTS = 4
 _RECENT = 8
 # Maximum token accounts that are listed with the reason why their rent is not recoverable.
 _KEPT = 5
-_NO_STAKE = "Nothing staked. Run the skill stake_sol to stake some."
+_NO_STAKE = "No stake yet. Run the skill stake_sol to stake SOL."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +126,18 @@ def page(wallet_id: str) -> None:
                 limits = sw.card_of("Limits", limit_bars, "limits")
                 grants = grants_left()
                 pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
-                    "At risk in pockets",
+                    "Amounts at risk in pockets",
                     lambda found: [*map(partial(_pocket, wallet), found)],
                     "pockets",
                     hides=True,
                 )
                 rent: sw.LiveContent[Reclaimable | None] = sw.card_of(
-                    "Rent that can come back",
+                    "Rent that can be reclaimed",
                     lambda found: rent_rows(found, wallet),
                     "rent",
                     hides=True,
                 )
-            with sw.card("Do something"):
+            with sw.card("Actions"):
                 chooser, faucet = actions(wallet)
         with sw.card("SOL over time"):
             chart = ui.echart({}).classes("sw-chart")
@@ -191,12 +191,12 @@ def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
     if len(latest.records) < _RECORDS:
         whole = points_from_records(wallet.created_at, latest.records, latest.balance.sol)
         if whole:
-            text = "Every change since the wallet was made, from its records; they add up exactly."
+            text = "Every change since the wallet was created, from records that add up exactly."
             return sorted({*whole, *known}), text
     if observed:
-        text = "As its agents observed it before their last decisions, and as seen on this page."
+        text = "Balances that agents observed before their last decisions, or this page has shown."
         return known, text
-    return known, "As seen while this page was open; the dashboard keeps it until it is stopped."
+    return known, "Balances that this page has shown since the dashboard was started."
 
 
 class Head:
@@ -242,12 +242,12 @@ class Head:
         if not thaws:
             reason = await ask_note(
                 f"Freeze {wallet.name}?",
-                lambda: sw.dim("It makes no new transaction until it is unfrozen."),
+                lambda: sw.dim("The wallet makes no new transaction until it is unfrozen."),
                 "Freeze",
                 declared_fields(Freeze)["reason"],
             )
         else:
-            details = ["It may make transactions again.", *await _unfrozen(wallet)]
+            details = ["The wallet may make transactions again.", *await _unfrozen(wallet)]
             if await confirmed(f"Unfreeze {wallet.name}?", details, "Unfreeze"):
                 reason = ""
         if reason is not None:
@@ -282,7 +282,7 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
             api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
         )
     except SolwardError as error:
-        return [f"What can leave it then is not known: {error}"]
+        return [f"What can leave the wallet then is not known: {error}"]
     texts = [limits["canLeave"]["sentence"]]
     if holds:
         waits = "transaction waits" if len(holds) == 1 else "transactions wait"
@@ -293,7 +293,7 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
 def holdings(balance: Balance) -> None:
     """Show SOL and tokens."""
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
-    sw.show_list(balance.tokens, _token, "No tokens. Swap some SOL, or launch one.")
+    sw.show_list(balance.tokens, _token, "No tokens. Swap some SOL, or launch a token.")
 
 
 def _token(token: TokenBalance) -> None:
@@ -314,7 +314,7 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
         ui.space()
         sw.dim(f"at most {plain(limits['maxSolPerTransaction']['limit'])} SOL")
     sw.show_limit("Transactions in a minute", minute | {"spent": minute["used"]}, "")
-    sw.show_limit("In 24 hours", limits["dailySpendingLimitSol"], " SOL")
+    sw.show_limit("SOL in 24 hours", limits["dailySpendingLimitSol"], " SOL")
     sw.show_limit("Fees and rent in 24 hours", limits["maxCostsSolPerDay"], " SOL")
     for mint, each in limits.get("dailyTokens", {}).items():
         sw.show_limit(f"{short(mint)} in 24 hours", each, " smallest units")
@@ -354,9 +354,9 @@ async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
     """Ask a person to confirm the sweep of a pocket, which has no dry run; return the answer."""
     details = [
         f"From the pocket {pocket.address}",
-        *(f"Arrives: {risk}, as the service knows it" for risk in _at_risk(pocket)),
+        *(f"Arrives: {risk}, as far as the service knows" for risk in _at_risk(pocket)),
         f"To wallet {wallet.name}, {wallet.address}",
-        "The network's fee is paid by the wallet; nothing goes to anybody else.",
+        "The wallet pays the network's fee. Nothing goes to anybody else.",
     ]
     return await confirmed("Sweep this pocket?", details, "Sweep")
 
@@ -373,7 +373,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
     """Show the rent that can be recovered from token accounts."""
     if found is None:
         return
-    said = f"{plain(found.reclaimable)} SOL of {counted(len(found.accounts), 'token account')}"
+    said = f"{plain(found.reclaimable)} SOL from {counted(len(found.accounts), 'token account')}"
 
     def reclaimed(made: Sequence[Transaction]) -> str:
         total = sum((each.details.get("reclaimed", 0) for each in made), Decimal(0))
@@ -389,7 +389,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
                 ask=lambda: confirm_preview(
                     wallet().id,
                     "Reclaim this rent?",
-                    [("Comes back in all", said)],
+                    [("Total rent that comes back", said)],
                     "Reclaim",
                     lambda: api().wallets.dry_run.reclaim_rent(wallet().id),
                 ),
@@ -417,7 +417,7 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
         ui.space()
         ui.label(sol(stake.balance)).classes("sw-number")
         if stake.can_be_withdrawn or stake.state in ("activating", "active"):
-            facts = [("Stake account", stake.address), ("It holds", f"{plain(stake.balance)} SOL")]
+            facts = [("Stake account", stake.address), ("Balance", f"{plain(stake.balance)} SOL")]
             sw.action(
                 verb,
                 lambda: call(api().wallets),
@@ -437,7 +437,7 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
 
 def recent_rows(records: Sequence[Transaction]) -> None:
     """Show the last transactions."""
-    sw.show_list(records[:_RECENT], _recent, "None yet. Ask the faucet for some SOL.")
+    sw.show_list(records[:_RECENT], _recent, "No transaction yet. Request an airdrop of SOL.")
 
 
 def _recent(record: Transaction) -> None:

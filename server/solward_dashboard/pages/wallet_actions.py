@@ -101,7 +101,7 @@ def operation_action(declared: Operation, known: Mapping[str, str] | None = None
     return Action(
         declared.name.replace("_", " ").capitalize(),
         declared.verb,
-        f"{declared.title}." + (" It cannot be taken back." if declared.is_irreversible else ""),
+        f"{declared.title}." + (" It cannot be undone." if declared.is_irreversible else ""),
         schema,
         run,
         known=known or {},
@@ -221,7 +221,7 @@ class ActionPanel:
         question = f"{' '.join(filter(None, (action.verb, name, of)))} {wallet.name}?"
         if self._open is not None and self._open[0] == values:
             # It may be paid already: a dry run would judge a second payment, and might refuse it.
-            again = "It was sent, but no answer came. Its key makes it pay at most once."
+            again = "This request was already sent. Repeating it pays at most once."
             return await confirmed(question, [again, *_lines(values)], action.verb)
         trial = action.trial
         if trial is None:
@@ -247,8 +247,8 @@ class ActionPanel:
         sw.notify_error(error)
         said = str(error)
         if key is not None:
-            said += f" It is not known whether it was paid. {self._action.verb} again with the same"
-            said += " values to find out: it pays at most once."
+            said += f" The payment may have been made. {self._action.verb} again with the same"
+            said += " values to find out: the repeated request pays at most once."
         self._notify(said, good=False)
 
     def _notify(self, said: str, *, good: bool) -> None:
@@ -349,7 +349,7 @@ class Schedules:
             self._states[each.id].set_text(_state_text(each))
 
     def _build(self, schedules: Sequence[Schedule]) -> None:
-        sw.show_list(schedules, self._row, "No skill runs on this wallet on a schedule.")
+        sw.show_list(schedules, self._row, "This wallet has no schedule.")
 
     def _row(self, schedule: Schedule) -> None:
         name, calls = schedule.name, api().schedules
@@ -381,10 +381,10 @@ class Schedules:
             ui.space()
             sw.button("Runs", lambda: _runs(schedule), **look)
             parameters = jsontext.dumps(dict(schedule.parameters))
-            terms = [f"{schedule.skill} {parameters}", schedule.when, f"As {schedule.made_by}"]
+            terms = [f"{schedule.skill} {parameters}", schedule.when, f"Acts as {schedule.made_by}"]
             if schedule.status == "active":
-                beside = "Besides its due times; it counts like any other run."
-                begins = "begins; Runs shows what becomes of it"
+                beside = "This run is in addition to the scheduled ones, and counts like them."
+                begins = "has started; press Runs to see the result"
                 add("Run now", calls.run, begins, [*terms, beside])
                 add("Pause", calls.pause, "is paused", needs=sw.OPERATE)
             else:
@@ -394,13 +394,13 @@ class Schedules:
                 "Delete",
                 calls.delete,
                 "is deleted",
-                ["Its runs are deleted; its transactions stay."],
+                ["Runs of the schedule are deleted. Its transactions stay."],
             )
         self._states[schedule.id] = sw.dim()
 
     async def _create(self) -> None:
         wallet = self._wallet()
-        asked = await _ask_schedule(f"New schedule of {wallet.name}", self.new, self._skills, {})
+        asked = await _ask_schedule(f"New schedule for {wallet.name}", self.new, self._skills, {})
         if asked is None:
             return
         question = f"Run {asked['skill']} on {wallet.name} on a schedule?"
@@ -436,7 +436,7 @@ async def _runs(schedule: Schedule) -> None:
     found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
     async with show_dialog(f"Runs of {schedule.name}"):
         with sw.marked(sw.stack("sw-list"), "runs"):
-            sw.show_list(found, _run, "It was not due yet.")
+            sw.show_list(found, _run, "No run yet: the schedule was not due.")
 
 
 async def _ask_schedule(

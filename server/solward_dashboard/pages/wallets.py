@@ -49,7 +49,7 @@ def page() -> None:
             SHOWN,
             matching,
             _Card,
-            "No wallet yet. Make the first one.",
+            "No wallet yet. Create the first one.",
             holding,
         )
         with cards.toolbar:
@@ -101,7 +101,7 @@ class _Card:
     def show(self, wallet: Wallet, found: Holding | ApiError | None) -> None:
         if isinstance(found, ApiError):
             self._sol.set_text("…")
-            self._tokens.set_text(f"Cannot be read: {found}")
+            self._tokens.set_text(f"The balance cannot be read: {found}")
         elif found is not None:
             self._sol.set_text(sol(found.balance.sol))
             self._tokens.set_text(tokens_text(found.balance.tokens))

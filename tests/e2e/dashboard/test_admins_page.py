@@ -61,7 +61,7 @@ def test_one_is_made_shown_once_and_revoked(browser: Browser, api: httpx.Client)
     headers = {"Authorization": f"Bearer {secret}"}
     wallets = f"{str(api.base_url).rstrip('/')}/wallets"
     assert httpx.get(wallets, headers=headers).status_code == 200
-    browser.click("I have it")
+    browser.click("I copied it")
     browser.wait_gone(secret)
     browser.wait_for("read: sees everything but secrets")
     assert secret not in browser.driver.page_source
@@ -128,7 +128,7 @@ def test_a_revoked_credentials_session_ends(
     browser = login(credential["adminSecret"])
     browser.answered("/wallets")
     assert api.delete(f"/admins/{credential['id']}").status_code == 200
-    browser.wait_for("Your admin credential has ended")
+    browser.wait_for("Your credential is no longer valid")
     cookie = browser.driver.get_cookie("solward_dashboard")
     assert cookie is not None
     session = {"solward_dashboard": str(cookie["value"])}
@@ -136,7 +136,7 @@ def test_a_revoked_credentials_session_ends(
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
     browser.driver.get(f"{guarded.url}/wallets")
     browser.one("input[type=password]").send_keys(credential["adminSecret"], Keys.ENTER)
-    browser.wait_for("That is not the password.")
+    browser.wait_for("This is neither the password nor")
 
 
 def test_two_who_are_logged_in_act_each_by_his_own(

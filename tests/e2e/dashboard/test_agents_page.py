@@ -91,7 +91,7 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
     wide: Browser, api: httpx.Client
 ) -> None:
     wide.open("/agents")
-    wide.wait_for("No agent yet. Make one")
+    wide.wait_for("No agent yet. Create one")
     wide.click("New agent")
     wide.wait_for("Guardrails")
     wide.press("create")
@@ -103,15 +103,15 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
     wide.fill("Strategy", "be calm")
     wide.fill("Seconds between cycles", "1.5")
     wide.fill("Most SOL in a transaction", "0.000000001")
-    wide.click('Expand "What the model is asked with"')
+    wide.click('Expand "Options of the model"')
     wide.fill("Temperature (optional)", "3")
-    wide.click('Expand "What the model may cost"')
+    wide.click('Expand "Budget of the model"')
     wide.fill("Most tokens in a day (optional)", "1000000")
     wide.press("create")
     wide.wait_for("must be at most 2 (got 3)")
     wide.fill("Temperature (optional)", "0.25")
     wide.press("create")
-    wide.wait_for("first is made and runs")
+    wide.wait_for("first was created and started")
     _shows(wide, "first", "running")
     _shows(wide, "first", "Waited")
     _shows(wide, "first", "of 1,000,000")
@@ -160,7 +160,7 @@ def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -
     wide.click("Chat with talker")
     wide.wait_for(SAID)
     api.post(f"/agents/{_agents(api)['talker']['id']}/stop")
-    wide.wait_for("It is not running. Start it to chat with it.")
+    wide.wait_for("The agent is not running. Start it to chat.")
     assert not wide.marked("send").is_enabled()
 
 
@@ -233,16 +233,16 @@ def test_an_agent_is_changed(wide: Browser, api: httpx.Client) -> None:
     wide.fill("Name", "final")
     wide.fill("Strategy", "be very calm")
     wide.fill("Most SOL in 24 hours", "2.5")
-    wide.click('Expand "What the model may cost"')
+    wide.click('Expand "Budget of the model"')
     wide.fill("Most tokens in a day (optional)", "")
     wide.press("save")
-    wide.wait_for("Save the changes of draft?")
+    wide.wait_for("Save the changes to draft?")
     wide.wait_for("Most SOL in 24 hours: 10 becomes 2.5")
     wide.wait_for("This widens a bound")
     wide.wait_for("Most tokens in a day: 500,000 becomes no limit of its own, which is wider")
     assert _agents(api)["draft"]["strategy"] == "be calm"
     wide.press("save-changes")
-    wide.wait_gone("Save the changes of draft?")
+    wide.wait_gone("Save the changes to draft?")
     wide.wait_for("be very calm")
     wide.wait_for("0 of 2.5 SOL")
     wide.wait_gone("of 500,000")
@@ -267,7 +267,7 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
     other = {"strategy": "first line\nsecond line, another\nthird line"}
     assert api.patch(f"/agents/{agent}", json=other).status_code == 200
     wide.press("save")
-    wide.wait_for("It was changed elsewhere since you opened it.")
+    wide.wait_for("The strategy was changed elsewhere since you opened it.")
     expected = [
         "  first line",
         "- second line, another",
@@ -291,7 +291,7 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
     # What it was before can be had again.
     wide.click("Change")
     wide.click('Expand "Earlier strategies (2)"')
-    wide.click("Put into the editor")
+    wide.click("Copy into the editor")
     wide.wait_for("Not saved")
     text = wide.driver.find_element("css selector", ".sw-strategy textarea").get_attribute("value")
     assert text == other["strategy"]
@@ -311,7 +311,7 @@ def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx
     wide.choose("Provider", "openai")
     wide.fill("Model", "m")
     wide.choose("Start from", "Balance reporter")
-    wide.wait_for("Nothing: it signs no transaction.")
+    wide.wait_for("Nothing: such an agent signs no transaction.")
     # Another template replaces what the first one filled in.
     wide.choose("Start from", "Dollar-cost averager")
     wide.wait_for("Buys USDC for 0.01 SOL every six hours")
@@ -330,7 +330,7 @@ def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx
     wide.open(f"/agents/{made['id']}")
     wide.click("Clone")
     wide.wait_for("Copy of payer")
-    wide.wait_for("Grants that are copied")
+    wide.wait_for("Grants that the copy gets")
     wide.press("create")
     wide.until(lambda: "payer copy" in _agents(api), "the copy is made")
     copy = _agents(api)["payer copy"]

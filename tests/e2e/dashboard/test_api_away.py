@@ -128,7 +128,7 @@ def test_an_api_that_goes_away_is_told_and_its_return_is_seen(
     service.stop(signal.SIGKILL)
     try:
         banner = browser.one('[data-testid="banner"]')
-        assert "What you see is from" in banner.text
+        assert "This page shows the state at" in banner.text
         assert "Trying again" in banner.text
         assert SECRET not in banner.text
         assert "kept-in-sight" in browser.text()

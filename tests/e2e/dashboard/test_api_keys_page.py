@@ -27,7 +27,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(
     key = browser.marked("key").text
     assert re.fullmatch(r"sk-[0-9a-f]{32}", key)
     browser.click("Copy key")
-    browser.click("I have it")
+    browser.click("I copied it")
     browser.wait_gone(key)
     # Not in the page's source either, once it was shown.
     browser.until(lambda: key not in browser.driver.page_source, "the key to leave the page")
@@ -37,7 +37,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(
         browser.open("/api-keys")
         browser.wait_for("used ")
         browser.click("Revoke shop")
-        browser.wait_for("Programs that use it are refused from now on")
+        browser.wait_for("Programs that use the key are refused from now on")
         browser.press("confirm")
         browser.wait_for("No key yet")
         assert program.get("/wallets").status_code == 401
@@ -53,11 +53,11 @@ def test_a_key_gets_another_secret_and_its_limits_are_shown(
     browser.wait_for("0 of 0.5 SOL in 24 hours")
     browser.wait_for("0 of 7 requests in a minute")
     browser.click("Rotate shop")
-    browser.wait_for("Its limits stay")
+    browser.wait_for("The limits stay")
     browser.press("confirm")
     new = browser.marked("key").text
-    browser.click("I have it")
-    browser.wait_for("its former secret works until")
+    browser.click("I copied it")
+    browser.wait_for("the former secret works until")
     for secret in (old, new):
         with service.client(secret) as program:
             assert program.get("/wallets").status_code == 200
@@ -76,7 +76,7 @@ def test_a_key_can_be_confined_to_one_wallet(
     browser.choose("May use", "till")
     browser.press("create")
     key = browser.marked("key").text
-    browser.click("I have it")
+    browser.click("I copied it")
     browser.wait_for("till, made")
     with service.client(key) as program:
         assert [each["id"] for each in program.get("/wallets").json()["wallets"]] == [wallet]

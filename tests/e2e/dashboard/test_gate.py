@@ -101,7 +101,7 @@ def test_the_password_is_asked_for_and_opens_the_pages(guarded: Pages) -> None:
         field = browser.one("input[type=password]")
         assert browser.driver.current_url.endswith("/login")
         field.send_keys("guess", Keys.ENTER)
-        browser.wait_for("That is not the password.")
+        browser.wait_for("This is neither the password nor")
         browser.one("input[type=password]").send_keys(PASSWORD, Keys.ENTER)
         browser.wait_for("Spending limits today")
         browser.open("/")

@@ -168,7 +168,7 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(
     keys.press(Keys.ESCAPE)
     if maker in PERSISTENT:
         assert browser.all(".q-dialog .sw-dialog")
-        keys.enter("I have it")
+        keys.enter("I copied it")
     if maker in NESTED:
         browser.until(lambda: len(browser.all(".q-dialog .sw-dialog")) == 1, "the upper one to go")
         return

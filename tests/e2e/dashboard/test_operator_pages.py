@@ -128,7 +128,7 @@ def test_entries_of_the_log_are_filtered_opened_and_added_without_moving_any(
     first = browser.one('[data-testid^="entry-"]')
     number = first.get_attribute("data-testid")
     first.find_element("css selector", "summary").click()
-    browser.wait_for("Chain, and number there")
+    browser.wait_for("Chain, and number in the chain")
     hash_ = api.get("/audit", params={"walletId": wallet, "limit": 1}).json()["entries"][0]["hash"]
     assert hash_ in browser.text()
 
@@ -174,9 +174,9 @@ def test_what_is_filtered_is_saved_as_json_lines_and_older_pages_are_added(
     browser.press("older")
     browser.until(lambda: len(browser.all('[data-testid^="entry-"]')) > 60, "older ones")
     browser.open(f"/audit?agent={wallet}")
-    browser.wait_for("Nothing fits.")
+    browser.wait_for("No entry fits.")
     browser.press("export")
-    browser.wait_for("Nothing fits, so there is nothing to export.")
+    browser.wait_for("No entry fits the filters, so nothing was exported.")
 
 
 @promise("service-secrets-not-on-page")
@@ -225,12 +225,12 @@ def test_settings_of_a_skill_are_set_checked_by_field_and_its_secret_is_written_
     assert CANARY not in browser.driver.page_source
 
     browser.click(f"Settings of {SKILL}")
-    browser.wait_for("set; what is typed replaces it")
+    browser.wait_for("set; a new value replaces it")
     assert browser.marked("field-token").get_attribute("value") == ""
     assert browser.marked("field-label").get_attribute("value") == "till"
     browser.click("Unset token")
     browser.press("confirm")
-    browser.wait_gone("set; what is typed replaces it")
+    browser.wait_gone("set; a new value replaces it")
     assert not api.get(path).json()["settings"][2]["set"]
     browser.click("Close")
     browser.wait_gone("Changes apply from the skill's next call on.")

@@ -35,12 +35,12 @@ def test_a_refusal_shows_with_its_numbers_and_links_to_its_transaction(
     assert browser.marked("figure-block").text == "1"
     browser.click("transfer", within='[data-testid="refusals"]')
     refusal = browser.marked("refusal")
-    assert "Refused by max_per_tx: the most of one transaction" in refusal.text
+    assert "Refused by max_per_tx: the maximum in one transaction" in refusal.text
     assert [each.text for each in browser.all('[data-testid="refusal"] li')] == [
         "Asked 3 SOL", "Allowed 2 SOL",
     ]  # fmt: skip
     assert f"to wallet stall, {to}" in browser.marked("could-leave").text
-    assert "none of it was sent" in browser.text()
+    assert "nothing was sent" in browser.text()
     # The JSON is there for who wants it.
     assert '"couldLeave"' not in browser.text()
     browser.one('[data-testid="raw"] .q-item').click()
@@ -58,7 +58,7 @@ def test_what_is_held_and_can_leave_is_added_up(browser: Browser, api: httpx.Cli
     row = browser.marked("asset-SOL")
     assert f"{Decimal(held).normalize():,f}" in row.text
     assert "of fees and rent" in row.text
-    assert f"Of {len(wallets)} wallets" in browser.marked("exposure").text
+    assert f"Across {len(wallets)} wallets" in browser.marked("exposure").text
     assert "not bounded in" in browser.marked("exposure").text
 
 
@@ -77,7 +77,7 @@ def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Cl
     ]
     browser.open("/")
     waits = browser.marked("waits")
-    browser.until(lambda: "4 wait for you" in waits.text, "the holds")
+    browser.until(lambda: "4 transactions to approve or deny" in waits.text, "the holds")
     assert "and 1 more" in waits.text
     card = browser.marked(f"hold-{asked[0]}")
     for text in ("0.2 SOL", f"to wallet kiosk, {to}", "asks a person", "min left)"):
@@ -86,7 +86,7 @@ def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Cl
     dialog = browser.one(".q-dialog .sw-dialog")
     browser.until(lambda: "of 10 SOL in 24 hours" in dialog.text, "what is left")
     browser.press("confirm")
-    browser.until(lambda: "3 wait for you" in waits.text, "one less")
+    browser.until(lambda: "3 transactions to approve or deny" in waits.text, "one less")
     assert loads(api.get(f"/wallets/{other}/balance").content)["sol"] == Decimal("0.2")
     for each in asked[1:]:
         browser.press(f"deny-{each}")

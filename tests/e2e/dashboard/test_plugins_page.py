@@ -61,10 +61,10 @@ def test_what_others_installed_is_there_with_what_was_accepted(
 ) -> None:
     browser.size(width, 900)
     browser.open("/plugins")
-    browser.wait_for("Installed from others (1)")
+    browser.wait_for("Distributions of third parties (1)")
     shown = browser.marked("distributions").text
     assert "acme-tools\n1.0\nloaded" in shown
-    assert "In a folder of its own, run by plugin hosts alone." in shown
+    assert "Installed in a separate folder; only plugin hosts run it." in shown
     assert "acme: network: a.example.com" in shown
     assert "acme: secret: ACME_KEY to a.example.com (not set)" in shown
     assert "secret: ACME_KEY to a.example.com (not set)" in browser.marked("skills").text

@@ -82,14 +82,14 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert grants_of(api, key) == []
     add(browser, said)
     browser.until(lambda: browser.marked("said").text == said, "the sentence read back")
-    assert "transactions of the last 7 days" in browser.marked("consequences").text
+    assert "transactions in the last 7 days" in browser.marked("consequences").text
     browser.press("confirm")
     browser.wait_for("The grant is in force")
     assert sentences(api) == [said]
     # Its last grant gone it may only read: never more than before.
     browser.click("Remove grant 1")
-    browser.wait_for("It is its last grant: it may only read then.")
-    browser.wait_for("none would have ended otherwise")
+    browser.wait_for(f"without it {key.who} may only read.")
+    browser.wait_for("none would have ended differently")
     browser.press("confirm")
     browser.wait_for("The grant is removed")
     assert grants_of(api, key) == []
@@ -112,7 +112,7 @@ def test_a_principal_is_let_only_read_and_addresses_are_whole(
     assert address in browser.marked("book").text
     browser.click(f"Let {key.who} only read")
     browser.press("confirm")
-    browser.wait_for("It may only read")
+    browser.wait_for(f"{key.who} may only read")
     assert grants_of(api, key) == []
     assert api.get("/policy").json()["policy"]["book"] == book
 

@@ -251,7 +251,7 @@ def test_no_secret_reaches_the_browser(
     assert key.startswith("sk-")
     received.collect()
     assert received.with_any({"the new key": key}) == ["the new key"]
-    browser.click("I have it")
+    browser.click("I copied it")
     browser.until(lambda: key not in browser.driver.page_source, "the key to go")
     browser.errors()
     later = Received(browser)

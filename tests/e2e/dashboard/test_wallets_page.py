@@ -57,7 +57,7 @@ def _address(api: httpx.Client, wallet: str) -> str:
 
 def test_the_first_wallet_is_made_on_an_empty_page(browser: Browser) -> None:
     browser.open("/wallets")
-    browser.wait_for("No wallet yet. Make the first one.")
+    browser.wait_for("No wallet yet. Create the first one.")
     browser.click("New wallet")
     browser.fill("Name (optional)", "treasury")
     browser.click("Add to tags")
@@ -79,21 +79,21 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     shown.fill("To", _address(api, other))
     shown.fill("Amount", "0.300000001")
     shown.press("run-transfer")
-    shown.wait_for("Left of the wallet's limits after it")
+    shown.wait_for("Rest of the wallet's limits after the transaction")
     effects = shown.marked("effects").text
     for text in ("0.300000001 SOL", "0.000005 SOL", "9.699999999 of 10 SOL in 24 hours"):
         assert text in effects, effects
     # Whose address it is.
     assert "wallet shop" in shown.one(".q-dialog").text
     shown.click("Cancel")
-    shown.wait_gone("Left of the wallet's limits after it")
+    shown.wait_gone("Rest of the wallet's limits after the transaction")
     assert sol_of(api, other) == 0
     shown.press("run-transfer")
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     shown.wait_for("3.699994999 SOL")
     shown.wait_for("0.300000001 of 10 SOL")
-    shown.wait_for("they add up exactly")
+    shown.wait_for("records that add up exactly")
     assert sol_of(api, other) == Decimal("0.300000001")
     assert sol_of(api, wallet) == 4 - Decimal("0.300000001") - FEE
 
@@ -105,7 +105,7 @@ def test_a_contact_is_paid_by_its_name(shown: Browser, api: httpx.Client, wallet
     shown.fill("To", "Landlord")
     shown.fill("Amount", "0.1")
     shown.press("run-transfer")
-    shown.wait_for("Left of the wallet's limits after it")
+    shown.wait_for("Rest of the wallet's limits after the transaction")
     assert f"{landlord}\nLandlord" in shown.one(".q-dialog").text
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
@@ -126,7 +126,7 @@ def test_a_recipient_is_given_by_name_and_one_of_two_is_not_guessed(
     shown.wait_for("to is the name of 2 addresses; give one of them: ")
     shown.fill("To", "bakery")
     shown.press("run-transfer")
-    shown.wait_for("Left of the wallet's limits after it")
+    shown.wait_for("Rest of the wallet's limits after the transaction")
     # What is agreed to is the address that the name had then.
     assert f"{_address(api, others[0])}\nwallet bakery" in shown.one(".q-dialog").text
     shown.press("confirm")
@@ -216,7 +216,7 @@ def test_a_skill_that_only_reads_is_run_without_asking(shown: Browser) -> None:
 
 
 def test_a_stake_is_made_listed_and_undone(shown: Browser, api: httpx.Client, wallet: str) -> None:
-    shown.wait_for("Nothing staked")
+    shown.wait_for("No stake yet")
     shown.click("Any skill")
     _skill(shown, "stake_sol")
     shown.fill("Amount", "1.5", within='.q-tab-panel:has([data-testid="run-stake_sol"])')
@@ -241,9 +241,9 @@ def test_a_wallet_is_frozen_and_unfrozen_only_when_confirmed(
         return bool(api.get(f"/wallets/{wallet}/limits").json()["frozen"])
 
     shown.press("freeze")
-    shown.wait_for("It makes no new transaction")
+    shown.wait_for("The wallet makes no new transaction")
     shown.click("Cancel")
-    shown.wait_gone("It makes no new transaction")
+    shown.wait_gone("The wallet makes no new transaction")
     assert not frozen()
     shown.press("freeze")
     shown.fill("Reason (optional)", "incident 7")
@@ -340,14 +340,14 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     service.stop()
     service.start(armed="kill:sent:1")
     shown.press("run-transfer")
-    shown.wait_for("Left of the wallet's limits after it")
+    shown.wait_for("Rest of the wallet's limits after the transaction")
     shown.press("confirm")
     service.wait_killed()
     _outcome(shown, "transfer")("pays at most once")
     service.start()
     shown.press("run-transfer")
     # No dry run: it would judge a second payment.
-    shown.wait_for("It was sent, but no answer came")
+    shown.wait_for("This request was already sent")
     shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert sol_of(api, other) == Decimal("0.5")
@@ -366,7 +366,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
         found: list[dict[str, Any]] = api.get(f"/wallets/{wallet}/schedules").json()["schedules"]
         return found
 
-    shown.wait_for("No skill runs on this wallet on a schedule.")
+    shown.wait_for("This wallet has no schedule.")
     shown.click("New schedule")
     shown.choose("Skill", "check_balance", within=".q-dialog")
     shown.fill("Name", "look")
@@ -384,11 +384,11 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     # The list is drawn anew as the event of the schedule comes.
     shown.still()
     shown.click("Runs of look")
-    shown.wait_for("It was not due yet.")
+    shown.wait_for("No run yet: the schedule was not due.")
     shown.click("Close")
     shown.click("Run now of look")
     # What is to run is told once more, and then the button of the dialog.
-    shown.wait_for("Besides its due times; it counts like any other run.")
+    shown.wait_for("This run is in addition to the scheduled ones, and counts like them.")
     shown.click("Run now", within=".q-dialog")
     run = ("runs", "isRunning")
     shown.until(lambda: [schedules()[0][each] for each in run] == [1, False], "it has run", 20)
@@ -404,7 +404,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     shown.wait_for("Runs next")
     shown.click("Delete of look")
     shown.click("Delete")
-    shown.wait_for("No skill runs on this wallet on a schedule.")
+    shown.wait_for("This wallet has no schedule.")
     assert schedules() == []
 
 
@@ -485,7 +485,7 @@ def test_rent_comes_back_once_it_is_confirmed(
     mint = api.post(f"{run}/launch-token", json=coin).json()["mint"]
     assert api.post(f"{run}/burn", json={"mint": mint, "amount": 5}).status_code == 200
     shown.open(f"/wallets/{wallet}")
-    shown.wait_for("Rent that can come back")
+    shown.wait_for("Rent that can be reclaimed")
     shown.wait_for("SOL of 1 token account")
     before = sol_of(api, wallet)
     shown.click("Reclaim")
@@ -496,4 +496,4 @@ def test_rent_comes_back_once_it_is_confirmed(
     [record] = [each for each in _records(api, wallet) if each["type"] == "reclaim_rent"]
     reclaimed = Decimal(str(record["details"]["reclaimed"]))
     assert sol_of(api, wallet) == before + reclaimed - FEE
-    shown.wait_gone("Rent that can come back")
+    shown.wait_gone("Rent that can be reclaimed")

@@ -155,7 +155,7 @@ def test_the_page_of_payments_shows_what_was_paid_and_a_sellers_page_as_text(
 
         browser.open(f"/payments?wallet={other}")
         browser.until(
-            lambda: "paid for no request" in browser.marked("empty").text, "an empty list"
+            lambda: "has not paid for a request" in browser.marked("empty").text, "an empty list"
         )
         link = f'a[href$="/payments?wallet={buyer.wallet}"]'
         for path in (f"/wallets/{buyer.wallet}", f"/agents/{agent}"):
