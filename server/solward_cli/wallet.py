@@ -271,7 +271,7 @@ asks(
 asks(
     wallet,
     wallets.GET_POCKETS,
-    "List a wallet's pockets that may hold something, and the amounts at risk.",
+    "List a wallet's pockets that may hold funds, and the amounts at risk.",
     _pockets,
 )
 asks(wallet, wallets.LIST_STAKES, "List a wallet's stakes.", _stakes, progress="Reading the ledger")

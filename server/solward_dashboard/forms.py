@@ -716,7 +716,7 @@ class RequestForm(Form):
 def _schema(field: declared.Field) -> dict[str, Any]:
     if isinstance(field, declared.Time):
         return _DAYS
-    made = field.labelled()
+    made = field.form_schema()
     if isinstance(field.default, declared.Setting):
         text = f"{field.text} Empty: the service's {field.default.name}."
         return {name: value for name, value in made.items() if name != "default"} | {

@@ -15,7 +15,14 @@ from tests.client.conftest import URL
 from solward import client as surface
 from solward.client import AdminCredential, BadAnswer, CreatedAdmin, CreatedKey, Trial
 from solward.client.http import Http
-from solward.resources.declare import Answer, answer_json, declared, named, resource, whole
+from solward.resources.declare import (
+    Answer,
+    answer_json,
+    declared,
+    named_metadata,
+    resource,
+    whole_metadata,
+)
 from solward.resources.fields import Flag, Text
 from solward.support import jsontext
 from solward.types.roles import Role
@@ -33,9 +40,9 @@ class Leg(Answer):
 class Trip(Answer):
     """A field of every kind."""
 
-    title: str = field(metadata=named("name"))
-    place: str = field(metadata=named("begin.place"))
-    guide: str | None = field(metadata=named("team.guide"))
+    title: str = field(metadata=named_metadata("name"))
+    place: str = field(metadata=named_metadata("begin.place"))
+    guide: str | None = field(metadata=named_metadata("team.guide"))
     role: Role
     sold: bool = field(default=False, kw_only=True)
     notes: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
@@ -44,8 +51,8 @@ class Trip(Answer):
     last: Leg | None
     legs: tuple[Leg, ...]
     tags: tuple[str, ...] | None
-    seats: int = field(metadata=named("seats", int))
-    names: int = field(metadata=whole(len))
+    seats: int = field(metadata=named_metadata("seats", int))
+    names: int = field(metadata=whole_metadata(len))
 
 
 @resource

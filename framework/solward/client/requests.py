@@ -53,14 +53,15 @@ class Keys(RequestMaker):
             name: name of the key, for people.
             wallet_id: the only wallet that the key may use; default all wallets.
             permissions: stored, but not enforced; read, write where it is None.
-            rate_limit: transaction-producing requests in any 60 seconds; 10 where it is None.
-            spending_limit_sol: SOL in any 24 hours over all wallets; at most 9 decimals; 5 where it
-                is None.
-            max_costs_sol_per_day: SOL of fees and rent in any 24 hours over all wallets; the
-                service's `MAX_COSTS_SOL_PER_DAY` where it is None.
-            grants: grants; with `[]` it only reads.
-            read_only: the key spends nothing and changes nothing; excludes limits and grants.
-            expires_at: when the credential ends; in the future.
+            rate_limit: maximum requests that make transactions, in any 60 seconds; 10 where it is
+                None.
+            spending_limit_sol: maximum SOL in any 24 hours over all wallets; at most 9 decimals; 5
+                where it is None.
+            max_costs_sol_per_day: maximum SOL for fees and rent in any 24 hours over all wallets;
+                the service's `MAX_COSTS_SOL_PER_DAY` where it is None.
+            grants: grants of the key; with `[]` it can only read.
+            read_only: the key can only read; not allowed with limits or grants.
+            expires_at: when the credential expires, in the future.
         """
 
     @asks(credentials.LIST_KEYS)
@@ -68,7 +69,7 @@ class Keys(RequestMaker):
         """List API keys, oldest first.
 
         Args:
-            details: include each key's limits, their use and its end.
+            details: include each key's expiry, limits and use of limits.
         """
 
     @asks(credentials.GET_OWN_KEY)
@@ -100,9 +101,9 @@ class Admins(RequestMaker):
         """Create an admin credential with a role.
 
         Args:
-            name: name of the credential; unique.
+            name: unique name.
             role: role of the credential.
-            expires_at: when the credential ends; in the future.
+            expires_at: when the credential expires, in the future.
         """
 
     @asks(credentials.LIST_ADMINS)
@@ -133,10 +134,10 @@ class Holds(RequestMaker):
         """List holds, newest first.
 
         Args:
-            wallet_id: only this wallet's.
-            is_open: true: only holds that may still move money; false: only the others.
+            wallet_id: only holds of this wallet.
+            is_open: true: only holds that may still move money; false: only ended holds.
             limit: maximum number of entries; 50 where it is None.
-            before: a hold's id: only older ones.
+            before: only holds older than this hold.
         """
 
     @asks(holds.GET_HOLD)
@@ -148,7 +149,7 @@ class Holds(RequestMaker):
         """Approve a held transaction.
 
         Args:
-            note: a note for the record, one line.
+            note: a note for the audit log, one line.
         """
 
     @asks(holds.DENY_HOLD)
@@ -156,7 +157,7 @@ class Holds(RequestMaker):
         """Deny a held transaction, for good.
 
         Args:
-            note: a note for the record, one line.
+            note: a note for the audit log, one line.
         """
 
 
@@ -170,9 +171,9 @@ class Payments(RequestMaker):
         """List payments, newest first.
 
         Args:
-            wallet_id: only this wallet's.
+            wallet_id: only entries of this wallet.
             limit: maximum number of entries; 50 where it is None.
-            before: a payment's id: only older ones.
+            before: only payments older than this payment.
         """
 
     @asks(payments.GET_PAYMENT)
@@ -200,7 +201,7 @@ class PolicyRequests(RequestMaker):
         """Judge past transactions by a draft policy; nothing changes.
 
         Args:
-            days: days to go back; 30 where it is None.
+            days: days of past transactions; 30 where it is None.
             draft: the draft policy; default the policy in force.
         """
 
@@ -232,25 +233,26 @@ class AgentRequests(RequestMaker):
         grants: Grants | None = None,
         template: str | None = None,
     ) -> agents.Agent:
-        """Create an agent, without starting it.
+        """Create an agent without starting it.
 
         Args:
-            max_sol_per_transaction: SOL in one transaction.
-            max_transactions_per_minute: transactions in any 60 seconds.
-            daily_spending_limit_sol: SOL in any 24 hours.
-            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
+            max_sol_per_transaction: maximum SOL in one transaction.
+            max_transactions_per_minute: maximum transactions in any 60 seconds.
+            daily_spending_limit_sol: maximum SOL in any 24 hours.
+            max_costs_sol_per_day: maximum SOL for fees and rent in any 24 hours; default the
+                wallet's limit.
             name: name of the agent.
-            wallet_id: the agent's wallet; default a new one.
+            wallet_id: the agent's wallet; default a new wallet.
             llm_provider: name of a loaded provider.
             llm_model: name of the provider's model.
             strategy: the agent's instructions.
             loop_interval_ms: milliseconds from the start of a cycle to the next; 60000 where it is
                 None.
-            llm_options: options by the provider's schema.
-            llm_budget: limits of what its model may use.
-            guardrails: the agent's own limits; each may be a field of the body instead.
-            grants: grants; with `[]` it only reads.
-            template: template for the fields left out; `solward agent templates` lists them.
+            llm_options: options that the provider's schema defines.
+            llm_budget: limits on the model's use.
+            guardrails: the agent's own limits, which may also be fields of the body.
+            grants: grants of the agent; with `[]` it can only read.
+            template: template for absent fields; `solward agent templates` lists templates.
         """
 
     @asks(agents.LIST_AGENT_TEMPLATES)
@@ -287,19 +289,20 @@ class AgentRequests(RequestMaker):
         """Change an agent, from its next cycle on.
 
         Args:
-            max_sol_per_transaction: SOL in one transaction.
-            max_transactions_per_minute: transactions in any 60 seconds.
-            daily_spending_limit_sol: SOL in any 24 hours.
-            max_costs_sol_per_day: SOL of fees and rent in any 24 hours; default the wallet's limit.
+            max_sol_per_transaction: maximum SOL in one transaction.
+            max_transactions_per_minute: maximum transactions in any 60 seconds.
+            daily_spending_limit_sol: maximum SOL in any 24 hours.
+            max_costs_sol_per_day: maximum SOL for fees and rent in any 24 hours; default the
+                wallet's limit.
             name: name of the agent.
             llm_provider: name of a loaded provider.
             llm_model: name of the provider's model.
             strategy: the agent's instructions.
             loop_interval_ms: milliseconds from the start of a cycle to the next.
-            llm_options: options by the provider's schema.
-            llm_budget: limits of what its model may use.
-            guardrails: the agent's own limits; each may be a field of the body instead.
-            grants: grants; with `[]` it only reads.
+            llm_options: options that the provider's schema defines.
+            llm_budget: limits on the model's use.
+            guardrails: the agent's own limits, which may also be fields of the body.
+            grants: grants of the agent; with `[]` it can only read.
         """
 
     @asks(agents.DELETE_AGENT)
@@ -320,7 +323,7 @@ class AgentRequests(RequestMaker):
 
     @asks(agents.GET_AGENT_LIMITS)
     async def limits(self, agent_id: str) -> Raw:
-        """Get an agent's own limits, and how much of each is spent."""
+        """Get an agent's own limits, and their use."""
 
     @asks(agents.LIST_DECISIONS)
     async def decisions(
@@ -330,7 +333,7 @@ class AgentRequests(RequestMaker):
 
         Args:
             limit: maximum number of entries; 50 where it is None.
-            before: a cycle: only older ones.
+            before: only cycles before this number.
         """
 
     @asks(agents.LIST_MEMORY)
@@ -355,7 +358,7 @@ class Contacts(RequestMaker):
 
         Args:
             name: name of the contact.
-            address: the recipient.
+            address: the recipient's address.
         """
 
     @asks(policy.REMOVE_CONTACT)
@@ -388,7 +391,7 @@ class PluginStateRequests(RequestMaker):
 
         Args:
             prefix: only keys with this prefix.
-            after: only keys after this one.
+            after: only keys after this key.
             limit: maximum number of entries; 50 where it is None.
         """
 
@@ -414,16 +417,16 @@ class TransactionRequests(RequestMaker):
 
     @asks(transactions.GET_TRANSACTION)
     async def get(self, transaction_id: str) -> transactions.Judged:
-        """Get a record, with its refusal and the most that its bytes could take."""
+        """Get a record, with its refusal and the maximum that could leave."""
 
     @asks(transactions.LIST_REFUSALS)
     async def refusals(
         self, *, wallet_id: str | None = None, limit: int | None = None
     ) -> transactions.Refusals:
-        """List refusals with their reasons, and count those of 24 hours.
+        """List refusals with reasons, and count refusals in 24 hours.
 
         Args:
-            wallet_id: only this wallet's.
+            wallet_id: only entries of this wallet.
             limit: maximum number of entries; 50 where it is None.
         """
 
@@ -451,8 +454,7 @@ class Schedules(RequestMaker):
         """Create a schedule, whose name is unique for its wallet.
 
         Args:
-            name: name of the schedule; unique for its wallet, so a repeated request creates no
-                second one.
+            name: name, unique per wallet, so that a repeated request creates no second schedule.
             parameters: the skill's parameters; at most 16,384 characters as JSON.
             every: interval between due times, "1m" to "30d"; give either this or `cron`.
             cron: five fields: minute, hour, day of month, month, day of week, such as `0 9 1 * *`.
@@ -515,7 +517,7 @@ class Schedules(RequestMaker):
 
         Args:
             limit: maximum number of entries; 50 where it is None.
-            before: the `dueAt` of a run: only older ones.
+            before: only runs due before this `dueAt`.
         """
 
 
@@ -542,10 +544,10 @@ class ServiceRequests(RequestMaker):
     async def freeze(
         self, *, wallet_id: str | None = None, reason: str | None = None
     ) -> service.SwitchOn:
-        """Stop every new transaction, of one wallet or of all.
+        """Stop all new transactions of one wallet or of every wallet.
 
         Args:
-            wallet_id: the wallet; default the whole service.
+            wallet_id: one wallet; default the whole service.
             reason: reason, shown in every refusal.
         """
 
@@ -554,7 +556,7 @@ class ServiceRequests(RequestMaker):
         """Allow transactions again.
 
         Args:
-            wallet_id: the wallet; default the whole service.
+            wallet_id: one wallet; default the whole service.
         """
 
     @asks(plugins.LIST_SKILLS)
@@ -585,13 +587,13 @@ class ServiceRequests(RequestMaker):
             types: only these kinds of events.
             wallet_id: only entries of this wallet.
             agent_id: only entries of this agent.
-            principal: only what this principal asked for: `admin`, `key:<id>`; commands accept
-                names, too.
+            principal: only requests of this principal: `admin`, `key:<id>`; commands accept names,
+                too.
             since: only entries from this time on.
             until: only entries before this time.
             limit: maximum number of entries; 50 where it is None.
-            before: an entry's number: only older entries.
-            after: an entry's number: only newer entries.
+            before: only entries with a lower number.
+            after: only entries with a higher number.
         """
 
 
@@ -634,7 +636,7 @@ class WalletRequests(RequestMaker):
 
     @asks(wallets.GET_LIMITS)
     async def limits(self, wallet_id: str) -> Raw:
-        """Get the service's limits for a wallet, and how much of each is spent."""
+        """Get the service's limits for a wallet, and their use."""
 
     @asks(wallets.GET_RECLAIMABLE)
     async def reclaimable(self, wallet_id: str) -> wallets.Reclaimable:
@@ -642,7 +644,7 @@ class WalletRequests(RequestMaker):
 
     @asks(wallets.GET_POCKETS)
     async def pockets(self, wallet_id: str) -> wallets.Pockets:
-        """List a wallet's pockets that may hold something, and the amounts at risk."""
+        """List a wallet's pockets that may hold funds, and the amounts at risk."""
 
     @asks(wallets.SWEEP_POCKET)
     async def sweep_pocket(self, wallet_id: str, pocket_id: str) -> transactions.Transaction:

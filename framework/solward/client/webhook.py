@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from solward.client.errors import BadSignature
-from solward.resources.declare import A, Answer, answer_of, named
+from solward.resources.declare import A, Answer, answer_of, named_metadata
 from solward.support import jsontext
 from solward.support.webhook_signature import (
     DELIVERY,
@@ -77,7 +77,7 @@ class AlertDelivery(Answer):
 
     id: str
     alerts: tuple[Mapping[str, Any], ...]
-    left_out: int = field(metadata=named("leftOut.count"))
+    left_out: int = field(metadata=named_metadata("leftOut.count"))
     dashboard_url: str
     sent_at: datetime
 

@@ -48,37 +48,37 @@ from solward.resources.shared import LIMIT, CanLeave, Deleted, Example, Limits
 from solward.types.record import HoldState
 
 MEMORY_KEPT: Final = 100
-"""Entries of an agent's memory that are kept."""
+"""The number of newest entries that an agent's memory keeps."""
 _MOST_TOKENS = 10**12
 
-_MAX_SOL = Sol("SOL in one transaction.", title="Most SOL in a transaction", example=0.5)
+_MAX_SOL = Sol("Maximum SOL in one transaction.", title="Most SOL in a transaction", example=0.5)
 _A_MINUTE = Whole(
-    "Transactions in any 60 seconds.",
+    "Maximum transactions in any 60 seconds.",
     least=1,
     most=1_000_000,
     title="Most transactions in a minute",
     example=5,
 )
-_DAILY_SOL = Sol("SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
+_DAILY_SOL = Sol("Maximum SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
 _DAILY_COSTS = Sol(
-    "SOL of fees and rent in any 24 hours; default the wallet's limit.",
+    "Maximum SOL for fees and rent in any 24 hours; default the wallet's limit.",
     title="Most SOL of fees and rent in 24 hours",
     example=0.02,
 )
 _CYCLE_TOKENS = Whole(
-    "Tokens of prompt and answer in a cycle.",
+    "Maximum tokens of prompt and answer in one cycle.",
     least=1,
     most=_MOST_TOKENS,
     title="Most tokens in a cycle",
 )
 _DAY_TOKENS = Whole(
-    "Tokens of prompt and answer in a day.",
+    "Maximum tokens of prompt and answer in a day.",
     least=1,
     most=_MOST_TOKENS,
     title="Most tokens in a day",
 )
 _DAY_USD = Usd(
-    "Estimated US dollars in a day; default 5.",
+    "Maximum estimated US dollars for the model in a day; default 5.",
     most=10**6,
     title="Most US dollars of the model in a day",
 )
@@ -90,18 +90,18 @@ class AgentStatus(StrEnum):
     IDLE = "idle"
     """Created, never started."""
     RUNNING = "running"
-    """Its cycles run."""
+    """The agent runs a cycle at each interval."""
     PAUSED = "paused"
-    """Paused by its owner; start resumes it."""
+    """Paused by its owner. `start` resumes the agent."""
     STOPPED = "stopped"
-    """Ended by stop; start runs it again."""
+    """Stopped by `stop`. `start` runs the agent again."""
     ERROR = "error"
-    """Its last three cycles failed; it keeps trying, ever more slowly, until stopped."""
+    """The last three cycles failed. The agent retries, ever more slowly, until it is stopped."""
 
 
 @resource
 class Guardrails(Request):
-    """An agent's own limits; for a field that is left out the service's limit applies."""
+    """An agent's own limits. For each absent field the service's limit applies."""
 
     max_sol_per_transaction: Decimal | int | None = declared(_MAX_SOL, default=None)
     max_transactions_per_minute: int | None = declared(_A_MINUTE, default=None)
@@ -111,7 +111,7 @@ class Guardrails(Request):
 
 @resource
 class OwnGuardrails(Answer):
-    """An agent's own limits, in an answer."""
+    """An agent's own limits, as the API returns them."""
 
     component: ClassVar = "Guardrails"
 
@@ -125,7 +125,7 @@ class OwnGuardrails(Answer):
 
 @resource
 class LlmBudget(Request):
-    """Limits on an agent's model; null is no limit."""
+    """Limits on an agent's use of its model. Null means no limit."""
 
     max_tokens_per_cycle: int | None = declared(_CYCLE_TOKENS, default=None)
     max_tokens_per_day: int | None = declared(_DAY_TOKENS, default=None)
@@ -134,7 +134,7 @@ class LlmBudget(Request):
 
 @resource
 class OwnBudget(Answer):
-    """Limits on an agent's model; an absent field is no limit."""
+    """Limits on an agent's use of its model. An absent field means no limit."""
 
     component: ClassVar = "LlmBudget"
 
@@ -154,10 +154,10 @@ class Agent(Answer):
     component: ClassVar = "Agent"
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
-    name: str = declared(Text("Its name.", example="saver"))
-    wallet_id: str = declared(Id("The wallet it uses.", example=Example.WALLET))
+    name: str = declared(Text("The agent's name.", example="saver"))
+    wallet_id: str = declared(Id("The wallet that the agent uses.", example=Example.WALLET))
     status: str = declared(
-        Choice("See docs/how-to/agents.md.", options=tuple(map(str, AgentStatus)), example="idle")
+        Choice("State; see docs/how-to/agents.md.", options=tuple(AgentStatus), example="idle")
     )
     llm_provider: str = declared(Text("The provider's name.", title="Provider", example="rules"))
     llm_model: str = declared(Text("The model's name.", title="Model", example="rules"))
@@ -165,12 +165,12 @@ class Agent(Answer):
     loop_interval_ms: int = declared(
         Whole("Milliseconds between starts of cycles.", least=1_000, most=2**31 - 1, example=5_000)
     )
-    guardrails: Mapping[str, Any] = declared(shape_of("Its own limits.", OwnGuardrails))
-    llm_options: Mapping[str, Any] = declared(Json("Options by the provider's schema.", example={}))
-    llm_budget: Mapping[str, Any] = declared(shape_of("Its model's limits.", OwnBudget))
+    guardrails: Mapping[str, Any] = declared(shape_of("The agent's own limits.", OwnGuardrails))
+    llm_options: Mapping[str, Any] = declared(Json("The provider's own options.", example={}))
+    llm_budget: Mapping[str, Any] = declared(shape_of("Limits on the model's use.", OwnBudget))
     is_llm: bool = declared(Flag("False for the rule-based demo provider.", example=False))
-    created_at: datetime = declared(Time("When it was made.", example="2026-11-21T10:49:52.500Z"))
-    error: str | None = declared(Text("Why its last cycle failed, if it did."), default=None)
+    created_at: datetime = declared(Time("Time of creation.", example="2026-11-21T10:49:52.500Z"))
+    error: str | None = declared(Text("Why the last cycle failed, if it failed."), default=None)
 
 
 @resource
@@ -178,16 +178,16 @@ class CreatedAgent(Answer):
     """A new agent, with its main fields."""
 
     id: str = declared(Id("The agent.", example=Example.AGENT))
-    name: str = declared(Text("As given.", example="saver"))
-    status: str = declared(Choice("Not started yet.", options=(AgentStatus.IDLE.value,)))
-    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
+    name: str = declared(Text("The agent's name.", example="saver"))
+    status: str = declared(Choice("The agent has not started.", options=(AgentStatus.IDLE.value,)))
+    wallet_id: str = declared(Id("The agent's wallet.", example=Example.WALLET))
 
 
 @resource
 class SwitchedAgent(Answer):
     """The result of starting, stopping or pausing an agent."""
 
-    status: str = declared(Choice("The action done.", options=("started", "stopped", "paused")))
+    status: str = declared(Choice("What was done.", options=("started", "stopped", "paused")))
 
 
 _NAME = Words(
@@ -203,15 +203,15 @@ _INTERVAL = Whole(
     most=2**31 - 1,
     example=5_000,
 )
-_OPTIONS = Json("Options by the provider's schema.", floats=True)
-_BESIDE = "each of them is a field of its own there"
+_OPTIONS = Json("Options that the provider's schema defines.", floats=True)
+_BESIDE = "each of these limits is a field of its own there"
 _RAILS = Part(
-    "The agent's own limits; each may be a field of the body instead.",
+    "The agent's own limits, which may also be fields of the body.",
     kind=Guardrails,
     left_out={"cli": _BESIDE, "dashboard": _BESIDE},
 )
-_BUDGET = Part("Limits of what its model may use.", kind=LlmBudget)
-_GRANTS = GrantList("Grants; with `[]` it only reads.", cli="--grant")
+_BUDGET = Part("Limits on the model's use.", kind=LlmBudget)
+_GRANTS = GrantList("Grants of the agent; with `[]` it can only read.", cli="--grant")
 
 
 @resource
@@ -220,7 +220,7 @@ class NewAgent(Guardrails):
 
     name: str = declared(_NAME)
     wallet_id: str | None = declared(
-        WalletId("The agent's wallet; default a new one.", most=100, cli="--wallet"),
+        WalletId("The agent's wallet; default a new wallet.", most=100, cli="--wallet"),
         default=None,
     )
     llm_provider: str | None = declared(_PROVIDER, default=None)
@@ -232,14 +232,14 @@ class NewAgent(Guardrails):
     guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
     template: str | None = declared(
-        Loaded("Template for the fields left out; `solward agent templates` lists them."),
+        Loaded("Template for absent fields; `solward agent templates` lists templates."),
         default=None,
     )
 
 
 @resource
 class AgentChange(Guardrails):
-    """A change of an agent; a field that is left out keeps its value."""
+    """A request to change an agent. An absent field keeps its value."""
 
     never_null: ClassVar = ("name", "llm_provider", "llm_model", "strategy")
 
@@ -252,7 +252,7 @@ class AgentChange(Guardrails):
     llm_budget: Mapping[str, Any] | None = declared(_BUDGET, default=None)
     guardrails: Mapping[str, Any] | None = declared(_RAILS, default=None)
     grants: Sequence[Any] | None = declared(
-        replace(_GRANTS, left_out={"dashboard": "the page of the policy changes them"}),
+        replace(_GRANTS, left_out={"dashboard": "the policy page changes an agent's grants"}),
         default=None,
     )
 
@@ -271,7 +271,7 @@ class Memory(Answer):
         )
     )
     action: str | None = declared(
-        Text("The skill with its parameters; null if none ran.", example="wait({})")
+        Text("The skill that ran, with its parameters; null if no skill ran.", example="wait({})")
     )
     outcome: str = declared(Text("The result.", example="Waited: no action this cycle."))
     timestamp: datetime = declared(
@@ -283,18 +283,18 @@ class Memory(Answer):
 class ModelUsage(Answer):
     """The tokens that a cycle's model used, and their price."""
 
-    input_tokens: int = declared(Whole("Tokens of the prompt.", most=2**53))
-    output_tokens: int = declared(Whole("Tokens of the answer.", most=2**53))
-    cost_usd: Decimal | None = declared(Number("Estimated dollars; null if not known."))
+    input_tokens: int = declared(Whole("Tokens in the prompt.", most=2**53))
+    output_tokens: int = declared(Whole("Tokens in the answer.", most=2**53))
+    cost_usd: Decimal | None = declared(Number("Estimated US dollars; null if unknown."))
 
 
 @resource
 class TokenSeen(Answer):
     """A token that a wallet held."""
 
-    mint: str = declared(Address("The mint."))
-    symbol: str | None = declared(Text("The symbol, if known."), default=None)
-    ui_balance: Decimal = declared(Amount("Whole tokens."))
+    mint: str = declared(Address("The token's mint."))
+    symbol: str | None = declared(Text("The token's symbol, if known."), default=None)
+    ui_balance: Decimal = declared(Amount("Balance in whole tokens."))
 
 
 @resource
@@ -304,41 +304,41 @@ class HeldSeen(Answer):
     id: str = declared(Id("The hold.", example=Example.HOLD))
     state: str = declared(Choice("The hold's state.", options=tuple(map(str, HoldState))))
     type: str = declared(Text("The transaction's type.", example="transfer"))
-    sentence: str = declared(Text("The request, and why it was held."))
-    expires_at: datetime = declared(Time("The end of the time to approve it."))
+    sentence: str = declared(Text("The request, and the reason for the hold."))
+    expires_at: datetime = declared(Time("When the hold expires if nobody decides."))
 
 
 @resource
 class Observed(Answer):
-    """The state of its wallet that an agent observed in one cycle."""
+    """An agent's wallet, as the agent observed it in one cycle."""
 
     component: ClassVar = "Observed"
 
     wallet_name: str = declared(Text("The wallet's name.", example="docs"))
     wallet_address: str = declared(Address("The wallet's address.", example=Example.ADDRESS))
-    sol_balance: Decimal = declared(Amount("SOL.", example=2.39794572))
-    token_balances: tuple[TokenSeen, ...] = declared(Json("The tokens it held.", example=[]))
+    sol_balance: Decimal = declared(Amount("The wallet's SOL.", example=2.39794572))
+    token_balances: tuple[TokenSeen, ...] = declared(Json("The wallet's tokens.", example=[]))
     recent_transactions: tuple[Mapping[str, Any], ...] = declared(
-        Shape("The 5 newest records.", form=array({"type": "object"}, most=5), example=[])
+        Shape("The wallet's 5 newest records.", form=array({"type": "object"}, most=5), example=[])
     )
     held_transactions: tuple[HeldSeen, ...] = declared(
-        Json("Transactions that wait for a person, if any."), default=()
+        Json("Transactions that wait for a person's decision, if any."), default=()
     )
     cycle: int = declared(Whole("The cycle's number, from 1.", least=1, example=9))
     timestamp: datetime = declared(
-        Time("When it was observed.", example="2026-11-21T10:34:50.401Z")
+        Time("When the wallet was observed.", example="2026-11-21T10:34:50.401Z")
     )
 
 
 @resource
 class NotObserved(Answer):
-    """The error that kept an agent from seeing its wallet."""
+    """The error that prevented an agent from observing its wallet."""
 
     component: ClassVar = "NotObserved"
 
     error: str = declared(Text("Why the wallet could not be observed."))
     cycle: int = declared(Whole("The cycle's number, from 1.", least=1))
-    timestamp: datetime = declared(Time("When it was tried."))
+    timestamp: datetime = declared(Time("When the agent tried to observe it."))
 
 
 @resource
@@ -350,22 +350,22 @@ class Decision(Memory):
     agent_id: str = declared(Id("The agent.", example=Example.AGENT))
     observations: Mapping[str, Any] = declared(
         Shape(
-            "The agent's view of its wallet.",
+            "The wallet as the agent observed it, or why that failed.",
             form={"oneOf": [answer_reference(Observed), answer_reference(NotObserved)]},
             example=answer_example(Observed),
         )
     )
     usage: Mapping[str, Any] | None = declared(
-        Shape("The tokens its model used.", form=answer_schema(ModelUsage)), default=None
+        Shape("The tokens that the model used.", form=answer_schema(ModelUsage)), default=None
     )
 
 
 @resource
 class TokensUsed(Answer):
-    """Tokens that an agent's model used in the last 24 full hours and the current one."""
+    """Tokens that an agent's model used in the last 24 full hours and in the current hour."""
 
-    tokens: int = declared(Whole("Tokens of prompt and answer.", example=9530))
-    usd: Decimal = declared(Amount("Their estimated price.", example=0.00161))
+    tokens: int = declared(Whole("Tokens of prompts and answers.", example=9530))
+    usd: Decimal = declared(Amount("The tokens' estimated price.", example=0.00161))
     unpriced_tokens: int = declared(Whole("Tokens without a known price.", example=0))
 
 
@@ -376,9 +376,9 @@ class AgentLimits(Limits):
     component: ClassVar = "AgentLimits"
 
     agent_id: str = declared(Id("The agent.", example=Example.AGENT))
-    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
-    budget: OwnBudget = declared(Json("Its model's limits."), named="model.budget")
-    last_day: TokensUsed = declared(Json("Its model's use."), named="model.lastDay")
+    wallet_id: str = declared(Id("The agent's wallet.", example=Example.WALLET))
+    budget: OwnBudget = declared(Json("Limits on the model's use."), named="model.budget")
+    last_day: TokensUsed = declared(Json("The model's use in a day."), named="model.lastDay")
 
 
 @resource
@@ -387,7 +387,7 @@ class ListedDecisions(Request):
 
     limit: int = declared(LIMIT, default=50)
     before: int | None = declared(
-        Whole("A cycle: only older ones.", least=1, most=2**53), default=None
+        Whole("Only cycles before this number.", least=1, most=2**53), default=None
     )
 
 
@@ -405,11 +405,7 @@ class Said(Request):
     """A message to an agent."""
 
     message: str = declared(
-        Text(
-            "The message to the agent.",
-            most=20_000,
-            example="What are you doing?",
-        )
+        Text("The message to the agent.", most=20_000, example="What are you doing?")
     )
 
 
@@ -428,7 +424,7 @@ class Reply(Answer):
 _ONE = "/agents/{agent_id}"
 
 
-def _switch(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
+def _switch_call(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
     path = f"{_ONE}/{name}"
     return Call(f"{name}Agent", f"POST {path}", does, SwitchedAgent, about=about)
 
@@ -436,12 +432,12 @@ def _switch(name: str, does: str, about: str = "") -> Call[SwitchedAgent]:
 CREATE_AGENT = Call(
     "createAgent",
     "POST /agents",
-    "Create an agent, without starting it.",
+    "Create an agent without starting it.",
     Agent,
     body=NewAgent,
     short=CreatedAgent,
     about="With `template`, or with `maxSolPerTransaction` at the top level and no `walletId`, the"
-    " agent gets a new wallet, and may get the default provider and model. The template's strategy,"
+    " agent gets a new wallet, and provider and model are optional. The template's strategy,"
     " interval, guardrails and grants apply unless the body has its own.",
 )
 
@@ -453,18 +449,18 @@ class AgentTemplate(Answer):
     component: ClassVar = "AgentTemplate"
 
     name: str = declared(
-        Text("As `POST /agents` takes it in `template`.", example="balance-reporter")
+        Text("The template's name, for `template` of `POST /agents`.", example="balance-reporter")
     )
-    title: str = declared(Text("Its title for people.", example="Balance reporter"))
-    summary: str = declared(Text("The task of such an agent."))
+    title: str = declared(Text("The template's title for people.", example="Balance reporter"))
+    summary: str = declared(Text("The task of an agent with this template."))
     strategy: str = declared(Text("The agent's instructions.", example="You report ..."))
     loop_interval_ms: int = declared(Whole("Milliseconds a cycle.", least=1000, example=3_600_000))
-    guardrails: Mapping[str, Any] = declared(shape_of("Its limits.", OwnGuardrails))
-    grants: tuple[Raw, ...] = declared(GrantList("Grants; without any the agent signs nothing."))
+    guardrails: Mapping[str, Any] = declared(shape_of("The agent's limits.", OwnGuardrails))
+    grants: tuple[Raw, ...] = declared(GrantList("Grants; if empty, the agent can only read."))
     sentences: tuple[str, ...] = declared(Texts("The grants in words.", each="A sentence."))
     can_leave: Mapping[str, Any] = declared(
         shape_of(
-            "The most that this agent alone can move out of a wallet in any 24 hours.", CanLeave
+            "The maximum that this agent alone can move out of a wallet in any 24 hours.", CanLeave
         )
     )
 
@@ -493,17 +489,17 @@ DELETE_AGENT = Call(
     "Delete an agent with its decisions and memory, but not its transactions.",
     Deleted,
 )
-START_AGENT = _switch(
+START_AGENT = _switch_call(
     "start",
     "Start or resume an agent.",
-    "One that was never started is `idle`: its first start needs the role `policy`.",
+    "The first start of an `idle` agent, one that never ran, needs the role `policy`.",
 )
-STOP_AGENT = _switch("stop", "Stop an agent, after finishing a payment in progress.")
-PAUSE_AGENT = _switch("pause", "Pause a running agent.")
+STOP_AGENT = _switch_call("stop", "Stop an agent, after finishing a payment in progress.")
+PAUSE_AGENT = _switch_call("pause", "Pause a running agent.")
 GET_AGENT_LIMITS: Call[Any] = Call(
     "getAgentLimits",
     f"GET {_ONE}/limits",
-    "Get an agent's own limits, and how much of each is spent.",
+    "Get an agent's own limits, and their use.",
     AgentLimits,
     name="limits",
     is_raw=True,
@@ -529,7 +525,7 @@ LIST_MEMORY = Call(
 CHAT = Call(
     "chat",
     f"POST {_ONE}/chat",
-    "Chat with a running agent; nothing is executed.",
+    "Chat with a running agent, without executing anything.",
     Reply,
     body=Said,
     name=None,

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole
+from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole_metadata
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -26,18 +26,18 @@ from solward.resources.fields import (
 from solward.resources.shared import DayUse, Example, RateUse
 from solward.types.roles import ADMIN, Role
 
-_UNBOUND = "permissions bind nothing, so no person is offered them"
+_UNBOUND = "permissions are not enforced, so people are not asked for them"
 _ROLE = Choice(
     "Role of the credential.",
     options=tuple(role.value for role in Role),
     cli="--role",
     example="operate",
 )
-_ENDS = Time("When the credential ends; in the future.", cli="--expires")
-_SINCE = Time("When it was made.")
-_USED = Time("When it was last used; null if never.", null="never", example=None)
+_ENDS = Time("When the credential expires, in the future.", cli="--expires")
+_SINCE = Time("When the credential was made.")
+_USED = Time("When the credential was last used; null if never.", null="never", example=None)
 _ADMIN_NAME = Text(
-    "Name of the credential; unique.",
+    "Unique name.",
     most=64,
     pattern=r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}",
     form="letters, digits and ._@-, and begin with a letter or a digit",
@@ -70,7 +70,7 @@ class NewKey(Request):
     )
     rate_limit: int = declared(
         Whole(
-            "Transaction-producing requests in any 60 seconds.",
+            "Maximum requests that make transactions, in any 60 seconds.",
             least=1,
             most=1_000_000,
             title="Transactions a minute",
@@ -80,7 +80,7 @@ class NewKey(Request):
     )
     spending_limit_sol: Decimal | int = declared(
         Sol(
-            "SOL in any 24 hours over all wallets; at most 9 decimals.",
+            "Maximum SOL in any 24 hours over all wallets; at most 9 decimals.",
             zero=True,
             title="Daily limit in SOL",
             example=1,
@@ -89,17 +89,16 @@ class NewKey(Request):
     )
     max_costs_sol_per_day: Decimal | int = declared(
         Sol(
-            "SOL of fees and rent in any 24 hours over all wallets.",
+            "Maximum SOL for fees and rent in any 24 hours over all wallets.",
             default=Setting.MAX_COSTS_SOL_PER_DAY,
             title="Fees and rent a day in SOL",
         )
     )
     grants: Sequence[Any] | None = declared(
-        GrantList("Grants; with `[]` it only reads.", cli="--grant"), default=None
+        GrantList("Grants of the key; with `[]` it can only read.", cli="--grant"), default=None
     )
     read_only: bool = declared(
-        Flag("The key spends nothing and changes nothing; excludes limits and grants."),
-        default=False,
+        Flag("The key can only read; not allowed with limits or grants."), default=False
     )
     expires_at: str | None = declared(_ENDS, default=None)
 
@@ -114,7 +113,7 @@ class NewSecret(Request):
             least=0,
             most=86_400,
             cli="--overlap",
-            left_out={"dashboard": "there the secret works for one hour more, which it says"},
+            left_out={"dashboard": "the dashboard uses one hour, and says so"},
             example=600,
         ),
         default=3_600,
@@ -135,30 +134,30 @@ class KeyDetails(Answer):
     """A key's expiry, its limits, and the use of each limit."""
 
     expires_at: datetime | None = declared(
-        Time("When it expires; null if never.", example="2026-12-31T00:00:00.000Z")
+        Time("When the key expires; null if never.", example="2026-12-31T00:00:00.000Z")
     )
     rotated_at: datetime | None = declared(
-        Time("When it got its current secret; null for its first.", example=None)
+        Time("When the key got its current secret; null if that is the first.", example=None)
     )
     previous_secret_until: datetime | None = declared(
-        Time("When its previous secret stops or stopped working.", example=None)
+        Time("When the key's previous secret stops working, or stopped.", example=None)
     )
-    rate_limit: RateUse = declared(Json("Requests of the last minute that make transactions."))
-    spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours, over all wallets."))
+    rate_limit: RateUse = declared(Json("Limit on requests that make transactions, and its use."))
+    spending_limit_sol: DayUse = declared(Json("Limit on SOL over all wallets, and its use."))
     max_costs_sol_per_day: DayUse = declared(
-        Json("Fees and rent of the last 24 hours, over all wallets.")
+        Json("Limit on fees and rent over all wallets, and its use.")
     )
     grants: tuple[Raw, ...] | None = declared(
-        GrantList("Its grants; null if not under grants.", example=[])
+        GrantList("The key's grants; null if it is not under grants.", example=[])
     )
-    read_only: bool = declared(Flag("Whether it only reads."), default=False)
+    read_only: bool = declared(Flag("Whether the key can only read."), default=False)
     sentences: tuple[str, ...] = declared(
         Texts("The grants in words.", each="A sentence.", example=["Key ci may only read."]),
         default=(),
     )
 
 
-def _details(raw: Raw) -> KeyDetails | None:
+def _key_details(raw: Raw) -> KeyDetails | None:
     return KeyDetails.of(raw) if "rateLimit" in raw else None
 
 
@@ -173,16 +172,16 @@ class ApiKey(Answer):
     component: ClassVar = "Key"
 
     id: str = declared(Id("The key's record.", example=Example.KEY))
-    name: str = declared(Text("Its name.", example="ci"))
+    name: str = declared(Text("The key's name.", example="ci"))
     wallet_id: str | None = declared(
-        Text("The only wallet it may use; null is all.", null="all", example=None)
+        Text("The only wallet that the key may use; null for all.", null="all", example=None)
     )
     permissions: tuple[str, ...] = declared(
         Texts("Stored, but not enforced.", each="A permission.", example=["read", "write"])
     )
     created_at: datetime = declared(_SINCE)
     last_used_at: datetime | None = declared(_USED)
-    details: KeyDetails | None = field(metadata=whole(_details))
+    details: KeyDetails | None = field(metadata=whole_metadata(_key_details))
 
 
 @resource
@@ -193,8 +192,8 @@ class CreatedKey(Answer):
         Text("The key.", pattern="sk-[0-9a-f]{32}", example="sk-9b25e816aa19446cb7440a0cc2fdf510"),
         secret=True,
     )
-    id: str = declared(Id("Its record.", example=Example.KEY))
-    name: str = declared(Text("As given.", example="ci"))
+    id: str = declared(Id("The key's record.", example=Example.KEY))
+    name: str = declared(Text("The key's name.", example="ci"))
 
 
 @resource
@@ -202,7 +201,7 @@ class RotatedKey(CreatedKey):
     """A key with its new secret; the key's record stays the same."""
 
     previous_secret_until: datetime | None = declared(
-        Time("When its previous secret ends; null if it has.", example="2026-11-21T10:45:00.000Z")
+        Time("When the old secret ends; null if it has ended.", example="2026-11-21T10:45:00.000Z")
     )
 
 
@@ -216,14 +215,12 @@ class AdminCredential(Answer):
     name: str = declared(_ADMIN_NAME)
     role: Role = declared(_ROLE)
     created_by: str = declared(
-        Text(
-            f"`{ADMIN}`, the admin secret, or `admin:<id>` of the one that made it.", example=ADMIN
-        )
+        Text(f"`{ADMIN}` (the admin secret) or `admin:<id>`, which made it.", example=ADMIN)
     )
     created_at: datetime = declared(_SINCE)
     last_used_at: datetime | None = declared(_USED)
     expires_at: datetime | None = declared(
-        Time("When it expires; null if never.", null="never", example="2027-01-01T00:00:00.000Z")
+        Time("Expiry; null if it never expires.", null="never", example="2027-01-01T00:00:00.000Z")
     )
 
 
@@ -233,14 +230,14 @@ class CreatedAdmin(Answer):
 
     secret: str = declared(
         Text(
-            "The secret, shown this once.",
+            "The secret, which is returned only once.",
             pattern="sa-[0-9a-f]{48}",
             example="sa-" + "2f0c95d0a6c4" * 4,
         ),
         secret=True,
         named="adminSecret",
     )
-    credential: AdminCredential = field(metadata=whole(AdminCredential.of))
+    credential: AdminCredential = field(metadata=whole_metadata(AdminCredential.of))
 
 
 @resource
@@ -248,7 +245,7 @@ class ListedKeys(Request):
     """A request for the list of keys."""
 
     details: bool = declared(
-        Flag("Include each key's limits, their use and its end."), default=False
+        Flag("Include each key's expiry, limits and use of limits."), default=False
     )
 
 
@@ -264,14 +261,14 @@ class OwnAdmin(Answer):
     """The role of the admin who made the request, and the record of the admin's credential."""
 
     role: Role = declared(_ROLE)
-    admin: AdminCredential | None = declared(Json("Its record; null for the admin secret."))
+    admin: AdminCredential | None = declared(Json("The admin's record; null for the admin secret."))
 
 
 @resource
 class Revoked(Answer):
     """A revoked key or credential."""
 
-    id: str = declared(Id("Its record.", example=Example.KEY))
+    id: str = declared(Id("The revoked record.", example=Example.KEY))
     revoked: bool = declared(Flag("Always true.", const=True))
 
 
@@ -280,7 +277,7 @@ class RevokedAdmin(Revoked):
     """An admin credential that is revoked."""
 
     made: tuple[AdminCredential, ...] = declared(
-        Json("Credentials that it made, which stay.", example=[])
+        Json("Credentials that the revoked one made, and that stay.", example=[])
     )
 
 
@@ -290,16 +287,11 @@ CREATE_KEY = Call(
     "Create an API key.",
     CreatedKey,
     body=NewKey,
-    about="Only this answer has the key itself. It ends no later than the admin credential that"
-    " makes it.",
+    about="Only this answer has the key itself. A key ends no later than the admin"
+    " credential that makes it.",
 )
 LIST_KEYS = Call(
-    "listKeys",
-    "GET /keys",
-    "List API keys, oldest first.",
-    ApiKey,
-    query=ListedKeys,
-    listed="keys",
+    "listKeys", "GET /keys", "List API keys, oldest first.", ApiKey, query=ListedKeys, listed="keys"
 )
 GET_OWN_KEY = Call(
     "getOwnKey",
@@ -314,9 +306,9 @@ ROTATE_KEY = Call(
     "Replace an API key's secret.",
     RotatedKey,
     body=NewSecret,
-    about="Its limits, their use and its wallet stay. The previous secret works until the overlap"
-    " ends; an older one ends at once. An admin credential that has an end cannot rotate a key that"
-    " ends later.",
+    about="The key's limits, their use and its wallet stay. The previous secret works until the"
+    " overlap ends; an older one ends at once. An admin credential that has an end cannot"
+    " rotate a key that ends later.",
 )
 REVOKE_KEY = Call("revokeKey", "DELETE /keys/{key_id}", "Revoke an API key at once.", Revoked)
 
@@ -326,7 +318,8 @@ CREATE_ADMIN = Call(
     "Create an admin credential with a role.",
     CreatedAdmin,
     body=NewAdmin,
-    about="Only this answer has its secret. It may do no more than its creator, and ends no later.",
+    about="Only this answer has the secret. An admin may do no more than its creator, and ends no"
+    " later.",
 )
 LIST_ADMINS = Call(
     "listAdmins",
@@ -343,6 +336,6 @@ REVOKE_ADMIN = Call(
     "DELETE /admins/{admin_id}",
     "Revoke an admin credential at once.",
     RevokedAdmin,
-    about="Its event streams and dashboard sessions end too. All that it made stays; keys and"
-    " credentials that it made end no later than it would have.",
+    about="The credential's event streams and dashboard sessions end too. All that it made stays;"
+    " its keys and credentials end no later than it would have ended.",
 )

@@ -59,7 +59,7 @@ Raw: TypeAlias = Mapping[str, Any]
 Read: TypeAlias = Callable[[Any], Any]
 
 COMPONENTS: dict[str, type] = {}
-"""Classes by their component name: the API's description defines each of them once."""
+"""Component name -> class. The API's description defines each component once."""
 
 
 def declared(
@@ -100,12 +100,12 @@ def resource(kind: type[T]) -> type[T]:
 
 
 def declared_fields(kind: Any) -> Mapping[str, Field]:
-    """Return the declared fields of a class, by the attribute's name."""
-    return _read_declared(kind)
+    """Return attribute name -> field, for the declared fields of a class."""
+    return _cached_declared_fields(kind)
 
 
 @cache
-def _read_declared(kind: Any) -> Mapping[str, Field]:
+def _cached_declared_fields(kind: Any) -> Mapping[str, Field]:
     found = {}
     for each in fields(kind):
         known = each.metadata.get("declared")
@@ -122,7 +122,7 @@ def _read_declared(kind: Any) -> Mapping[str, Field]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The fields of a request. An attribute that may be left out has a default.
+    """The fields of a request. An optional attribute has a default.
 
     Attributes:
         excludes: attribute -> attributes that must be absent, empty or 0 if it is true.
@@ -152,7 +152,9 @@ class Request:
         for name in map(camel, cls.never_null):
             if name in body and body[name] is None:
                 raise InvalidRequest(f"{name} is required")
-        given = {each.name: _read(each, body.get(each.json), settings) for each in fields_of(cls)}
+        given = {
+            each.name: _read_field(each, body.get(each.json), settings) for each in fields_of(cls)
+        }
         return cls(**given)
 
 
@@ -210,12 +212,12 @@ class Call(Generic[A]):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the parts of its path."""
+        """The names of the parameters in the path."""
         return tuple(re.findall(r"\{(\w+)\}", self.route))
 
     @property
     def request(self) -> type[Request] | None:
-        """The class of its body or query."""
+        """The class of the request's body or query."""
         return self.body or self.query
 
     @property
@@ -249,7 +251,7 @@ def request_example(kind: type[Request]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Part(Json):
-    """An object with the fields of `kind`."""
+    """A nested object with the fields of the request class `kind`."""
 
     kind: type[Request] = Request
 
@@ -268,7 +270,7 @@ class Part(Json):
         return given
 
 
-def _read(field: Field, value: object, settings: object) -> Any:
+def _read_field(field: Field, value: object, settings: object) -> Any:
     if value is not None or field.is_required:
         return field.read(value)
     default = field.default
@@ -276,7 +278,7 @@ def _read(field: Field, value: object, settings: object) -> Any:
 
 
 def with_settings(schema: Any, settings: object) -> Any:
-    """Return a copy of a schema or a document with each `Setting` replaced by its value."""
+    """Return a copy of a schema or document in which each `Setting` is replaced by its value."""
     if isinstance(schema, dict):
         return {name: with_settings(each, settings) for name, each in schema.items()}
     if isinstance(schema, list | tuple):
@@ -311,10 +313,10 @@ def answer_of(kind: type[A], raw: Raw, **given: Any) -> A:
         KeyError: a field is missing that has no default and may not be None.
     """
     given["raw"] = raw
-    for each in _fields(kind):
+    for each in _answer_fields(kind):
         if each.name in given:
             continue
-        found = _at(each.path, raw)
+        found = _value_at(each.path, raw)
         if found is not MISSING:
             given[each.name] = each.read(found)
         elif each.is_optional:
@@ -331,7 +333,7 @@ def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str
     `created_ms`. A value that is None is left out if the answer has a default for the field.
     """
     made: dict[str, Any] = {}
-    for each in _fields(kind):
+    for each in _answer_fields(kind):
         declared = declared_fields(kind).get(each.name)
         if declared is None:
             continue
@@ -344,12 +346,12 @@ def answer_json(kind: type[Answer], source: object, /, **given: Any) -> dict[str
         else:
             value = getattr(source, each.name)
         if value is not None or each.is_required:
-            _put(made, each.path, value.value if isinstance(value, Enum) else value)
+            _set_value_at(made, each.path, value.value if isinstance(value, Enum) else value)
     return made
 
 
-def named(name: str, read: Read | None = None) -> dict[str, Any]:
-    """Return the metadata of a field with another name in JSON; `a.b` is the field `b` of `a`.
+def named_metadata(name: str, read: Read | None = None) -> dict[str, Any]:
+    """Return metadata of a field whose JSON name differs; `a.b` is the field `b` of `a`.
 
     Args:
         read: function that converts the JSON, if the type does not determine it.
@@ -357,8 +359,8 @@ def named(name: str, read: Read | None = None) -> dict[str, Any]:
     return {"path": tuple(name.split(".")), "read": read}
 
 
-def whole(read: Read) -> dict[str, Any]:
-    """Return the metadata of a field that is computed from the whole JSON of the answer."""
+def whole_metadata(read: Read) -> dict[str, Any]:
+    """Return metadata of a field that is computed from the whole JSON of the answer."""
     return {"path": (), "read": read}
 
 
@@ -372,19 +374,19 @@ class _Field(NamedTuple):
     is_null: bool
 
 
-def _fields(kind: Any) -> tuple[_Field, ...]:
-    return _made_fields(kind)
+def _answer_fields(kind: Any) -> tuple[_Field, ...]:
+    return _cached_answer_fields(kind)
 
 
 @cache
-def _made_fields(kind: Any) -> tuple[_Field, ...]:
+def _cached_answer_fields(kind: Any) -> tuple[_Field, ...]:
     types = get_type_hints(kind)
     return tuple(
         _Field(
             name=each.name,
             path=each.metadata.get("path", (camel(each.name),)),
-            read=each.metadata.get("read") or _reader(types[each.name]),
-            kind=_some(types[each.name]),
+            read=each.metadata.get("read") or _json_reader(types[each.name]),
+            kind=_type_without_none(types[each.name]),
             is_optional=NoneType in get_args(types[each.name]),
             is_required=each.default is MISSING and each.default_factory is MISSING,
             is_null=each.metadata.get("nullable", False),
@@ -395,9 +397,9 @@ def _made_fields(kind: Any) -> tuple[_Field, ...]:
 
 def answer_schema(kind: type[Answer]) -> Schema:
     """Return the closed JSON Schema of an answer, with a field for each declared attribute."""
-    made = _object()
+    made = _empty_object_schema()
     declared_ones = declared_fields(kind)
-    for each in _fields(kind):
+    for each in _answer_fields(kind):
         declared = declared_ones.get(each.name)
         if not each.path and _is_answer(each.kind):
             # The nested answer's fields are in the same JSON object.
@@ -414,29 +416,29 @@ def answer_schema(kind: type[Answer]) -> Schema:
         for name in each.path:
             if each.is_required and name not in of.setdefault("required", []):
                 of["required"].append(name)
-            of = of["properties"].setdefault(name, _object())
+            of = of["properties"].setdefault(name, _empty_object_schema())
         of.clear()
         of |= nullable(shown) if is_null else shown
     return made
 
 
-def _object() -> Schema:
+def _empty_object_schema() -> Schema:
     return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def answer_example(kind: type[Answer]) -> dict[str, Any]:
     """Return an example of an answer's JSON, made of the examples of its fields."""
     found: dict[str, Any] = {}
-    for each in _fields(kind):
+    for each in _answer_fields(kind):
         declared = declared_fields(kind).get(each.name)
         if not each.path and _is_answer(each.kind):
             found |= answer_example(each.kind)
         elif declared is not None and (each.is_required or declared.example is not REQUIRED):
-            of = _answer_in(each.kind)
+            of = _answer_class_in(each.kind)
             example = declared.sample if of is None else declared.example
             if of is not None and example is REQUIRED:
                 example = answer_example(of) if of is each.kind else [answer_example(of)]
-            _put(found, each.path, example)
+            _set_value_at(found, each.path, example)
     return found
 
 
@@ -453,7 +455,7 @@ def shape_of(text: str, kind: type[Answer]) -> Shape:
 
 def _field_schema(kind: Any, declared: Field) -> Schema:
     """Return the schema of an answer's field, whose value may be an answer or a list of them."""
-    of = _answer_in(kind)
+    of = _answer_class_in(kind)
     if of is None:
         return declared.answer_schema()
     shown = answer_reference(of)
@@ -462,8 +464,8 @@ def _field_schema(kind: Any, declared: Field) -> Schema:
     return shown | {"description": declared.text}
 
 
-def _answer_in(kind: Any) -> type[Answer] | None:
-    """Return the class of answers that a value is, or that it lists; None if it is neither."""
+def _answer_class_in(kind: Any) -> type[Answer] | None:
+    """Return the answer class of a value or of a tuple's items; None for other types."""
     item = get_args(kind)[0] if get_origin(kind) is tuple else kind
     return item if _is_answer(item) else None
 
@@ -472,20 +474,20 @@ def _is_answer(kind: Any) -> TypeGuard[type[Answer]]:
     return isinstance(kind, type) and issubclass(kind, Answer)
 
 
-def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set_value_at(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     *parents, last = path
     for name in parents:
         into = into.setdefault(name, {})
     into[last] = value
 
 
-def _some(kind: Any) -> Any:
-    """Return the type of a value that is not None."""
+def _type_without_none(kind: Any) -> Any:
+    """Return an optional type without None; other types are returned unchanged."""
     parts = get_args(kind)
     return parts[0] if NoneType in parts else kind
 
 
-def _at(path: tuple[str, ...], raw: Any) -> Any:
+def _value_at(path: tuple[str, ...], raw: Any) -> Any:
     for name in path:
         if raw is None or name not in raw:
             return MISSING
@@ -493,38 +495,38 @@ def _at(path: tuple[str, ...], raw: Any) -> Any:
     return raw
 
 
-def _reader(kind: Any) -> Read:
+def _json_reader(kind: Any) -> Read:
     """Return the function that makes a value of this type from its JSON."""
     parts = get_args(kind)
     if NoneType in parts:
-        some = _reader(parts[0])
+        some = _json_reader(parts[0])
         return lambda raw: None if raw is None else some(raw)
     if get_origin(kind) is tuple:
-        item = _reader(parts[0])
+        item = _json_reader(parts[0])
         return lambda raw: tuple(map(item, raw))
     if _is_answer(kind):
         return kind.of
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
-    return _READERS.get(kind, _as_it_is)
+    return _READERS.get(kind, _return_unchanged)
 
 
-def _as_it_is(raw: Any) -> Any:
+def _return_unchanged(raw: Any) -> Any:
     return raw
 
 
 def moment(text: str) -> datetime:
-    """Return an ISO 8601 time of the service."""
+    """Parse a time that the service sent, in ISO 8601."""
     return datetime.fromisoformat(text)
 
 
 def decimal(value: Any) -> Decimal:
-    """Convert a JSON number, or the text of a number; the API has both."""
+    """Convert a JSON number or a number's text; the API has both."""
     return Decimal(value if isinstance(value, Decimal | int | str) else str(value))
 
 
 def sol(lamports: int | str) -> Decimal:
-    """Convert lamports, which the API has as numbers or as text, to SOL."""
+    """Convert lamports to SOL; the API has lamports as numbers and as text."""
     return Decimal(int(lamports)).scaleb(-9)
 
 

@@ -24,7 +24,7 @@ from solward.resources.shared import LIMIT, Example
 from solward.types.events import EventKind
 
 MAX_SEQ = 10**18 - 1
-LAST_EVENT = "The number of the last event that was received; 0 replays all."
+LAST_EVENT = "The number of the last received event; 0 replays all events."
 _KINDS = tuple(map(str, EventKind))
 _TYPES = Choices("Only these kinds of events.", each="A kind.", options=_KINDS, cli="--type")
 
@@ -52,7 +52,7 @@ class AuditFilter(Request):
     )
     principal: str | None = declared(
         Principal(
-            "Only what this principal asked for: `admin`, `key:<id>`; commands accept names, too."
+            "Only requests of this principal: `admin`, `key:<id>`; commands accept names, too."
         ),
         default=None,
     )
@@ -66,22 +66,22 @@ class ListedAudit(AuditFilter):
 
     limit: int = declared(LIMIT, default=50)
     before: int | None = declared(
-        Whole("An entry's number: only older entries.", least=1, most=MAX_SEQ), default=None
+        Whole("Only entries with a lower number.", least=1, most=MAX_SEQ), default=None
     )
-    after: int = declared(Whole("An entry's number: only newer entries.", most=MAX_SEQ), default=0)
+    after: int = declared(Whole("Only entries with a higher number.", most=MAX_SEQ), default=0)
 
 
 @resource
 class Event(Answer):
-    """An entry of the audit log, in the form of the stream."""
+    """An entry of the audit log, as the event stream sends it."""
 
     seq: int = declared(
-        Whole("Its number in the log, rising; in one process's log from 1.", least=1)
+        Whole("The event's rising number in the log; one process's log begins at 1.", least=1)
     )
-    kind: str = declared(Choice("Its kind.", options=_KINDS), named="event")
+    kind: str = declared(Choice("The event's kind.", options=_KINDS), named="event")
     data: Mapping[str, Any] = declared(
         Json(
-            "Its data by kind; see docs/reference/events.md.",
+            "The event's data, which depends on its kind; see docs/reference/events.md.",
             example={"address": Example.ADDRESS, "name": "ada", "walletId": Example.WALLET},
         )
     )
@@ -93,14 +93,14 @@ class AuditEntry(Event):
 
     component: ClassVar = "AuditEntry"
 
-    timestamp: datetime = declared(Time("When it was written."))
+    timestamp: datetime = declared(Time("When the entry was written."))
     chain: str = declared(
-        Text("`wallet:<id>`, `agent:<id>`, or empty if it belongs to neither.", example="")
+        Text("The entry's chain: `wallet:<id>`, `agent:<id>`, or empty for neither.", example="")
     )
-    number: int = declared(Whole("Its number in its chain, from 1.", least=1))
+    number: int = declared(Whole("The entry's number in its chain, from 1.", least=1))
     hash: str = declared(
         Text(
-            "SHA-256 of it and the hash before it in its chain.",
+            "SHA-256 of the entry and of the hash before it in its chain.",
             pattern="[0-9a-f]{64}",
             example="5f0c" * 16,
         )
@@ -113,7 +113,7 @@ class AuditPage(Answer):
 
     entries: tuple[AuditEntry, ...] = declared(Json("Newest first."))
     next: int | None = declared(
-        Whole("The `before` of the next page.", least=1, most=MAX_SEQ, example=None)
+        Whole("`before` of the next page; null if none.", least=1, most=MAX_SEQ, example=None)
     )
 
 
@@ -124,8 +124,8 @@ STREAM_EVENTS: Call[Event] = Call(
     None,
     query=StreamedEvents,
     name=None,
-    about="It begins now, or after the event that `Last-Event-ID` or `lastEventId` names; the"
-    " header wins. A comment is sent after every 15 seconds of silence.",
+    about="The stream begins now, or after the event that `Last-Event-ID` or `lastEventId` names;"
+    " the header wins. A comment is sent after every 15 seconds of silence.",
 )
 LIST_AUDIT = Call(
     "listAudit",
@@ -134,6 +134,6 @@ LIST_AUDIT = Call(
     AuditPage,
     query=ListedAudit,
     name="audit",
-    about="A page looks at a bounded number of entries, so it may have fewer than `limit`, or none,"
-    " and be followed by another: go on with `next` as `before` until it is null.",
+    about="A request searches a bounded number of entries, so any page may have fewer than `limit`,"
+    " or none. Pass `next` as `before` until `next` is null.",
 )

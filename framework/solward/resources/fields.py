@@ -93,7 +93,7 @@ class Field:
 
     @property
     def is_required(self) -> bool:
-        """True if a request must have the field."""
+        """True if every request must have the field."""
         return self.default is REQUIRED
 
     def read(self, value: object) -> Any:
@@ -136,8 +136,8 @@ class Field:
         """The label in forms."""
         return self.title or self.name.replace("_", " ").capitalize()
 
-    def labelled(self) -> Schema:
-        """Return a request's schema with the label, for forms."""
+    def form_schema(self) -> Schema:
+        """Return a request's schema with the label, for a form."""
         return self.schema() | {"title": self.label}
 
     @property
@@ -146,7 +146,7 @@ class Field:
         return self._sample if self.example is REQUIRED else self.example
 
     argument = "str"
-    """Its type in calls of the client, which `solward.client.arguments` names."""
+    """The field's type in client methods; `solward.client.arguments` defines these names."""
     _type = "string"
     _article = "a string"
     _takes = "{self._article}"
@@ -160,7 +160,7 @@ class Field:
         return {}
 
     def _form(self) -> Schema:
-        """Return the part of an answer's schema that says the value's form."""
+        """Return the part of an answer's schema that describes the value's format."""
         return {}
 
 
@@ -187,10 +187,10 @@ class Text(Field):
         given = f"1 to {self.most} {self.form}" if self.form else self._takes
         return given.format(self=self)
 
-    def labelled(self) -> Schema:
-        """See `Field.labelled`."""
+    def form_schema(self) -> Schema:
+        """See `Field.form_schema`."""
         takes = {"description": f"{self.text} It takes {self.takes}."} if self.form else {}
-        return Field.labelled(self) | takes
+        return Field.form_schema(self) | takes
 
     def _read(self, value: object) -> Any:
         if not isinstance(value, str) or not 0 < len(value) <= self.most:
@@ -248,7 +248,7 @@ class RawText(Text):
 
 @dataclass(frozen=True, slots=True)
 class Words(Text):
-    """Text that is not only spaces.
+    """Text that has more than spaces.
 
     Attributes:
         printable: whether all of its characters must be printable.
@@ -425,7 +425,7 @@ _LATEST_MS: Final = 7_258_118_399_999
 
 @dataclass(frozen=True, slots=True)
 class Flag(Field):
-    """True or false; `const` is the only value that an answer may have."""
+    """True or false. If `const` is set, an answer has no other value."""
 
     const: bool | None = None
 
@@ -567,17 +567,14 @@ class Texts(Field):
 
     def _bounds(self) -> Schema:
         item = {"type": "string", "description": self.each}
-        return {
-            "items": item | {"minLength": 1, "maxLength": self.longest},
-            "maxItems": self.most,
-        }
+        return {"items": item | {"minLength": 1, "maxLength": self.longest}, "maxItems": self.most}
 
     def _form(self) -> Schema:
         return {"items": {"type": "string", "description": self.each}}
 
-    def labelled(self) -> Schema:
-        """See `Field.labelled`."""
-        made = Field.labelled(self)
+    def form_schema(self) -> Schema:
+        """See `Field.form_schema`."""
+        made = Field.form_schema(self)
         return made | {"items": made["items"] | {"title": self.label.removesuffix("s")}}
 
 
@@ -629,7 +626,7 @@ class Shape(Field):
 
 @dataclass(frozen=True, slots=True)
 class Json(Field):
-    """An object whose fields are declared elsewhere; `floats` says that none of them is money."""
+    """A JSON object whose fields are declared elsewhere. If `floats` is true, none is money."""
 
     floats: bool = False
 
@@ -675,7 +672,7 @@ class Parameters(Json):
 _GRANT: Final = {"$ref": "#/components/schemas/Grant"}
 _SENTENCE: Final = {"minLength": 1, "maxLength": 20_000}
 SAID_GRANT: Final[Schema] = {
-    "anyOf": [_GRANT, {"type": "string", "description": "The sentence of one."} | _SENTENCE]
+    "anyOf": [_GRANT, {"type": "string", "description": "A grant's sentence."} | _SENTENCE]
 }
 
 
@@ -701,10 +698,10 @@ class GrantList(Field):
     def _form(self) -> Schema:
         return {"items": _GRANT}
 
-    def labelled(self) -> Schema:
+    def form_schema(self) -> Schema:
         """Return the schema for forms, in which each grant is a sentence."""
         sentence = {"type": "string", "title": "Sentence"} | _SENTENCE
-        return Field.labelled(self) | {"items": sentence, "description": self.said}
+        return Field.form_schema(self) | {"items": sentence, "description": self.said}
 
 
 def object_schema(fields: Iterable[Field]) -> Schema:
@@ -716,7 +713,7 @@ def object_schema(fields: Iterable[Field]) -> Schema:
 
 
 def value_schema(of: Field | Schema) -> Schema:
-    """Return the schema of an answer's value, given as a field or as the schema itself."""
+    """Return the schema of an answer's value, which is given as a field or as a schema."""
     return of.answer_schema() if isinstance(of, Field) else of
 
 

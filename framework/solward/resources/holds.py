@@ -36,32 +36,34 @@ LINE = response_object(
     {
         "operation": Text("The operation, such as `transfer`."),
         "asset": Text("`SOL` or a mint."),
-        "units": Units("Smallest units."),
-        "account": Text("The account that receives it."),
-        "owner": Text("The account's owner, if proved."),
-        "decimals": Whole("Decimals of a whole unit.", least=0, most=255),
+        "units": Units("The amount in smallest units."),
+        "account": Text("The account that receives the asset."),
+        "owner": Text("The account's owner, if it is proved."),
+        "decimals": Whole("Decimals of the asset.", least=0, most=255),
     },
     optional=["account", "owner", "decimals"],
 )
-COSTS = Shape("Most fee and rent, in lamports.", form=Units("").answer_schema(), example="5000")
-_EXPIRES = Time("The end of the time to approve it.", example="2026-11-21T11:34:55.814Z")
+COSTS = Shape("Maximum fee + rent in lamports.", form=Units("").answer_schema(), example="5000")
+_EXPIRES = Time("When the hold expires if nobody decides.", example="2026-11-21T11:34:55.814Z")
 
 
 @resource
 class ListedHolds(Request):
     """A request for a page of holds."""
 
-    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
+    wallet_id: str | None = declared(
+        WalletId("Only holds of this wallet.", cli="--wallet"), default=None
+    )
     is_open: bool | None = declared(
         Flag(
-            "true: only holds that may still move money; false: only the others.",
-            left_out={"cli": "it lists these, with `--all` the others, too"},
+            "true: only holds that may still move money; false: only ended holds.",
+            left_out={"cli": "the command lists open holds, and all holds with `--all`"},
         ),
         default=None,
         named="open",
     )
     limit: int = declared(LIMIT, default=50)
-    before: str | None = declared(Text("A hold's id: only older ones."), default=None)
+    before: str | None = declared(Text("Only holds older than this hold."), default=None)
 
 
 @resource
@@ -69,18 +71,20 @@ class HoldNote(Request):
     """A note on a decision, for the audit log."""
 
     note: str | None = declared(
-        Text("A note for the record, one line.", most=MAX_NOTE, example="as agreed with finance"),
+        Text(
+            "A note for the audit log, one line.", most=MAX_NOTE, example="as agreed with finance"
+        ),
         default=None,
     )
 
 
 @resource
 class SignedHoldDecision(Request):
-    """A request of the webhook's receiver to decide a hold."""
+    """A request from the webhook's receiver to decide a hold."""
 
     decision: str = declared(
         Choice(
-            "What was decided.",
+            "The receiver's decision.",
             options=("approve", "deny"),
             missing="decision must be approve or deny",
             example="deny",
@@ -88,12 +92,14 @@ class SignedHoldDecision(Request):
     )
     note: str | None = declared(
         # A receiver may send an empty note; its decision must not be lost.
-        RawText("Why, for the audit log.", least=0, most=MAX_NOTE, example="not a vendor of ours"),
+        RawText(
+            "Reason for the audit log.", least=0, most=MAX_NOTE, example="not a vendor of ours"
+        ),
         default=None,
     )
 
 
-def _units(raw: Mapping[str, str]) -> dict[str, int]:
+def _units_by_mint(raw: Mapping[str, str]) -> dict[str, int]:
     return {mint: int(units) for mint, units in raw.items()}
 
 
@@ -105,16 +111,18 @@ class Hold(Answer):
 
     id: str = declared(Id("The hold.", example=Example.HOLD))
     wallet_id: str = declared(Id("The wallet that would pay.", example=Example.WALLET))
-    agent_id: str | None = declared(Id("The agent that asks.", example=Example.AGENT), default=None)
+    agent_id: str | None = declared(
+        Id("The agent that asked.", example=Example.AGENT), default=None
+    )
     principal: str = declared(
         Text(
-            "The principal that asks: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
+            "The principal that asked for it: `key:<id>`, `agent:<id>` or `schedule:<id>`.",
             example=f"agent:{Example.AGENT}",
         )
     )
     chain: tuple[str, ...] = declared(
         Texts(
-            "Every principal it needs, the wallet's first.",
+            "Principals whose grants must allow the transaction, the wallet first.",
             each="A principal.",
             example=[f"wallet:{Example.WALLET}", f"agent:{Example.AGENT}", "skill:transfer"],
         )
@@ -122,19 +130,19 @@ class Hold(Answer):
     type: str = declared(Text("The transaction's type.", example="transfer"))
     state: str = declared(
         Choice(
-            "`held` waits for a person, `approved` is being made or may be requested again, the"
-            " others have ended.",
+            "`held` waits for a person; `approved` is being carried out or may be requested again;"
+            " any other state is final.",
             options=tuple(map(str, HoldState)),
             example=HoldState.HELD.value,
         )
     )
-    sentence: str = declared(Text("The request, and why a person decides.", example=_ASKED))
+    sentence: str = declared(Text("The request, and why a person must decide.", example=_ASKED))
     reasons: tuple[str, ...] = declared(
         Texts("The reasons for the hold.", each="A sentence.", example=[_ASKED.partition(". ")[2]])
     )
     lines: tuple[Mapping[str, Any], ...] = declared(
         Shape(
-            "The amounts that leave, as they were shown.",
+            "The amounts that leave the wallet, as shown to the person who decides.",
             form=array(LINE),
             example=[
                 {
@@ -150,22 +158,24 @@ class Hold(Answer):
     costs_sol: Decimal = declared(COSTS, named="costsLamports", read=sol)
     arrives: Mapping[str, int] = declared(
         Shape(
-            "mint -> least units that must arrive.",
+            "Mint -> minimum units that must arrive.",
             form=mapping(Units("Smallest units."), ""),
             example={},
         ),
-        read=_units,
+        read=_units_by_mint,
     )
     details: Mapping[str, Any] = declared(
-        Json("As in a record.", example={"to": Example.ADDRESS, "amount": 3})
+        Json("Details, as in the record.", example={"to": Example.ADDRESS, "amount": 3})
     )
-    repeats: bool = declared(Flag("Whether its caller must repeat the request once approved."))
-    created_at: datetime = declared(Time("When it was held."))
+    repeats: bool = declared(Flag("Whether the caller must repeat an approved request."))
+    created_at: datetime = declared(Time("When the hold began."))
     expires_at: datetime = declared(_EXPIRES)
-    decided_by: str | None = declared(Text("`admin`, `webhook` or `key:<id>`."), default=None)
-    decided_at: datetime | None = declared(Time("When it was decided."), default=None)
+    decided_by: str | None = declared(
+        Text("Who decided: `admin`, `webhook` or `key:<id>`."), default=None
+    )
+    decided_at: datetime | None = declared(Time("When somebody decided."), default=None)
     note: str | None = declared(Text("The decision's note."), default=None)
-    transaction_id: str | None = declared(Id("The record that it ended in."), default=None)
+    transaction_id: str | None = declared(Id("The resulting record."), default=None)
 
 
 @resource
@@ -175,8 +185,8 @@ class HeldRequest(Answer):
     component: ClassVar = "Held"
 
     status: str = declared(Choice("The hold's state.", options=tuple(HoldState)))
-    hold_id: str = declared(Id("The hold; `GET /holds/:id` has its state.", example=Example.HOLD))
-    sentence: str = declared(Text("The request, and why a person decides.", example=_ASKED))
+    hold_id: str = declared(Id("The hold; `GET /holds/:id` returns it.", example=Example.HOLD))
+    sentence: str = declared(Text("The request, and why a person must decide.", example=_ASKED))
     expires_at: datetime = declared(_EXPIRES)
     approve_at: str = declared(
         Text(
@@ -209,7 +219,7 @@ LIST_HOLDS = Call(
     Hold,
     query=ListedHolds,
     listed="holds",
-    about="The admin and keys that may approve see all holds, others only their own.",
+    about="The admin and keys that may approve get all holds, other keys only their own.",
 )
 GET_HOLD = Call("getHold", "GET /holds/{hold_id}", "Get a hold.", Hold)
 APPROVE_HOLD = Call(
@@ -218,7 +228,8 @@ APPROVE_HOLD = Call(
     "Approve a held transaction.",
     Hold,
     body=HoldNote,
-    about="It is built and judged anew, then sent. No more than the shown amounts can leave.",
+    about="The transaction is built and judged again, then sent. At most the hold's amounts can"
+    " leave.",
     shown=_DECIDED | {"state": HoldState.EXECUTED},
 )
 DENY_HOLD = Call(
@@ -227,7 +238,7 @@ DENY_HOLD = Call(
     "Deny a held transaction, for good.",
     Hold,
     body=HoldNote,
-    about="If its caller repeats the request, the answer is a blocked record.",
+    about="If the caller repeats the request, the answer is a blocked record.",
     shown=_DECIDED | {"state": HoldState.DENIED},
 )
 DECIDE_HOLD = Call(
@@ -237,6 +248,6 @@ DECIDE_HOLD = Call(
     DecidedHold,
     body=SignedHoldDecision,
     name=None,
-    about="The signature is the credential; no key and no secret is sent. It is valid once and for"
-    " five minutes.",
+    about="The signature is the credential; no key and no secret is sent. A signature is valid once"
+    " and for five minutes.",
 )

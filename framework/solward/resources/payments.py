@@ -50,7 +50,7 @@ class _Method(Choice):
 
 
 class _Headers(Json):
-    """Headers by their names."""
+    """HTTP headers: an object of header name -> value."""
 
     _article = "an object of strings"
 
@@ -68,7 +68,7 @@ class _Headers(Json):
 class PaidRequest(Request):
     """An HTTP request that the wallet pays for if the seller demands a payment."""
 
-    left_out: ClassVar = {"dashboard": "its pages show payments and make none"}
+    left_out: ClassVar = {"dashboard": "the dashboard shows payments, but does not pay"}
 
     url: str = declared(
         RawText(
@@ -90,7 +90,7 @@ class PaidRequest(Request):
     )
     max: str | None = declared(
         RawText(
-            "The most to pay, in whole units with a symbol or mint. Required, except from admins.",
+            "Maximum to pay, in whole units with a symbol or mint. Required, except from admins.",
             pattern=MAX_FORM,
             example="0.05 USDC",
         ),
@@ -101,7 +101,7 @@ class PaidRequest(Request):
     )
     dry_run: bool = declared(
         Flag(
-            "Show what would be paid, and pay nothing.",
+            "Return what would be paid, without paying.",
             left_out={"client": "`quote_payment` asks for it"},
         ),
         default=False,
@@ -109,7 +109,7 @@ class PaidRequest(Request):
 
     @property
     def pay_request(self) -> PayRequest:
-        """The request as the payer makes it."""
+        """The request in the form that the payment service reads."""
         return PayRequest(
             url=self.url,
             method=self.method,
@@ -124,7 +124,7 @@ class PaidRequest(Request):
 class ListedPayments(OfWallet):
     """A request for a page of payments."""
 
-    before: str | None = declared(Text("A payment's id: only older ones."), default=None)
+    before: str | None = declared(Text("Only payments older than this payment."), default=None)
 
 
 @resource
@@ -135,15 +135,17 @@ class PaymentTerms(Answer):
         Text("The plugin that read the offer, such as `x402`.", example="x402")
     )
     mode: str = declared(
-        Choice("Who pays the network fee, and who sends.", options=tuple(PaymentMode))
+        Choice("Who pays the fee, and who sends the transaction.", options=tuple(PaymentMode))
     )
-    site: str = declared(Text("Host, and port where it is not 443.", example="api.example.com"))
-    url: str = declared(Text("URL without query.", example="https://api.example.com/weather"))
+    site: str = declared(Text("Host, with port unless 443.", example="api.example.com"))
+    url: str = declared(Text("The URL without query.", example="https://api.example.com/weather"))
     method: str = declared(Choice("The request's method.", options=METHODS))
     asset: str = declared(Text("`SOL` or a mint.", example="SOL"))
     symbol: str | None = declared(Text("The asset's symbol, if known."), default=None)
-    amount: Decimal = declared(Shape("Whole units.", form=Amount("").schema(), example=0.01))
-    pay_to: str = declared(Address("The recipient: the owner of the account."))
+    amount: Decimal = declared(
+        Shape("The price in whole units.", form=Amount("").schema(), example=0.01)
+    )
+    pay_to: str = declared(Address("The recipient, who owns the account."))
 
 
 @resource
@@ -155,7 +157,7 @@ class PaymentOffer(PaymentTerms):
 
 @resource
 class PaymentQuote(Trial):
-    """The present price of a request; nothing was stored, reserved or paid."""
+    """The present price for a request; nothing was stored, reserved or paid."""
 
     component: ClassVar = "PaymentDryRun"
 
@@ -167,7 +169,7 @@ class PaymentQuote(Trial):
             example=402,
         )
     )
-    offer: PaymentOffer | None = declared(Json("What would be paid; null if nothing is asked."))
+    offer: PaymentOffer | None = declared(Json("The offer to be paid; null if none is due."))
 
 
 @resource
@@ -176,18 +178,18 @@ class Payment(PaymentTerms):
 
     component: ClassVar = "Payment"
 
-    id: str = declared(Id("Its transaction's record.", example=Example.TRANSACTION))
+    id: str = declared(Id("The transaction's record.", example=Example.TRANSACTION))
     wallet_id: str = declared(Id("The wallet that pays.", example=Example.WALLET))
     status: str = declared(Choice("The record's status.", options=tuple(TransactionStatus)))
-    state: str = declared(Choice("Its progress, by the ledger.", options=tuple(PaymentState)))
+    state: str = declared(Choice("Progress on the ledger.", options=tuple(PaymentState)))
     served: str = declared(
-        Choice("Whether the seller gave what was paid for.", options=tuple(Served))
+        Choice("Whether the seller delivered what was paid for.", options=tuple(Served))
     )
     signature: str | None = declared(
         Text("The transaction's signature, base58, once known."), default=None
     )
-    timestamp: datetime = declared(Time("When it was judged."))
-    error: str | None = declared(Text("Why it is blocked or failed."), default=None)
+    timestamp: datetime = declared(Time("When the guardrails judged it."))
+    error: str | None = declared(Text("Why the payment is blocked or failed."), default=None)
 
 
 @resource
@@ -197,8 +199,8 @@ class SiteResponse(Answer):
     status: int = declared(Whole("The HTTP status.", least=200, most=599, example=200))
     headers: Mapping[str, str] = declared(
         Shape(
-            "Headers by name in lower case, without cookies and the connection's own.",
-            form=mapping(Text("All values of the name."), ""),
+            "Headers by lower-case name, without cookies and headers of the connection.",
+            form=mapping(Text("All values of the header."), ""),
             example={"content-type": "application/json"},
         )
     )
@@ -209,14 +211,14 @@ class SiteResponse(Answer):
         secret=True,
     )
     data: bytes | None = declared(
-        Text("The body, if it is not text, or is encoded."),
+        Text("The body in base64, if not text or encoded."),
         named="bodyBase64",
         read=partial(base64.b64decode, validate=True),
         default=None,
         secret=True,
     )
     truncated: bool = declared(
-        Flag("Whether the body was cut at 1 MiB, broke off, or is no longer kept.")
+        Flag("Whether the body was cut at 1 MiB, broke off, or is no longer stored.")
     )
 
 
@@ -226,8 +228,8 @@ class PaidAnswer(Answer):
 
     component: ClassVar = "Paid"
 
-    response: SiteResponse | None = declared(Json("Null if no answer came."))
-    payment: Payment | None = declared(Json("Null if nothing was to be paid."))
+    response: SiteResponse | None = declared(Json("The answer; null if none came."))
+    payment: Payment | None = declared(Json("The payment; null if none was due."))
 
     @classmethod
     def of(cls, raw: Raw) -> Self:
@@ -273,10 +275,10 @@ PAY = Call(
     PaidAnswer,
     body=PaidRequest,
     name=None,
-    about="The service makes the request; where the seller answers 402 it pays one of its offers,"
-    " at most `max`, and makes the request once more, with the payment. It waits up to"
+    about="The service makes the request. If the seller answers 402, the service pays one of the"
+    " offers, at most `max`, and repeats the request with the payment. It waits up to"
     f" {ANSWER_WAIT_S:.0f} seconds for that answer, follows no redirect, and pays once, whatever is"
-    " answered. `response` is null where no answer came, `payment` where nothing was to be paid.",
+    " answered. `response` is null if no answer came, `payment` if nothing was to be paid.",
 )
 LIST_PAYMENTS = Call(
     "listPayments",
@@ -285,7 +287,7 @@ LIST_PAYMENTS = Call(
     Payment,
     query=ListedPayments,
     listed="payments",
-    about="A key confined to one wallet sees only that wallet's.",
+    about="A key limited to one wallet gets only that wallet's payments.",
 )
 GET_PAYMENT = Call(
     "getPayment",

@@ -28,24 +28,24 @@ from solward.types.entries import MAX_KEY, MAX_LISTED
 from solward.types.manifest import Manifest, ProblemCode, Terms, read_manifest, read_terms
 from solward.types.skill import Effects
 
-_DISTRIBUTION = Text("The distribution that has it.", example="solward")
+_DISTRIBUTION = Text("The plugin's distribution.", example="solward")
 _VERSION = Text("The distribution's version.", example="0.1.0")
-_SECRET_ENV = Text("The environment variable of a provider's key.")
-_BASE_URL_ENV = Text("The variable of an address that replaces its vendor's.")
+_SECRET_ENV = Text("The environment variable with the provider's key.")
+_BASE_URL_ENV = Text("The environment variable that replaces the vendor's address.")
 _MANIFEST = Shape(
-    "The plugin's needs; null if it declares nothing.",
+    "The plugin's declared needs; null if it declares none.",
     form=response_object(
         {
-            "sites": array(Text("A host name, with its port where that is not 443.")),
+            "sites": array(Text("A host name, with its port unless that is 443.")),
             "operations": nullable(array(Text("A name."), "Null: as effects and grants allow.")),
             "assets": nullable(array(Text("A symbol or a mint."), "Null: as grants allow.")),
-            "storageMb": Whole("Megabytes of files.", least=0),
+            "storageMb": Whole("Megabytes for the plugin's files.", least=0),
             "secrets": array(
                 response_object(
                     {
-                        "env": Text("The service's environment variable."),
-                        "site": Text("The one site that gets it."),
-                        "inQuery": Flag("Whether a query may have it, not headers alone."),
+                        "env": Text("The secret's environment variable."),
+                        "site": Text("The only site that gets the secret."),
+                        "inQuery": Flag("Whether URL queries may contain the secret, too."),
                     }
                 )
             ),
@@ -54,12 +54,12 @@ _MANIFEST = Shape(
     example=None,
 )
 _SECRETS = Shape(
-    "The secrets of its manifest and a provider's key, and whether each is set.",
+    "The plugin's secrets and a provider's key, and whether each is set.",
     form=array(
         response_object(
             {
-                "env": Text("The service's environment variable."),
-                "set": Flag("Whether it has a value; never the value."),
+                "env": Text("The secret's environment variable."),
+                "set": Flag("Whether the variable has a value."),
             }
         )
     ),
@@ -74,7 +74,7 @@ _SKILLS_SETTINGS = "/plugins/skills/{skill}/settings"
 _STORE = "/wallets/{wallet_id}/plugins/{plugin}/store"
 
 
-def _are_set(secrets: list[Raw]) -> dict[str, bool]:
+def _is_set_by_variable(secrets: list[Raw]) -> dict[str, bool]:
     return {each["env"]: each["set"] for each in secrets}
 
 
@@ -83,8 +83,8 @@ class Skill(Answer):
     """A loaded skill."""
 
     name: str = declared(Text("The skill's name.", example="check_balance"))
-    description: str = declared(Text("What it does, for models."))
-    parameters: Mapping[str, Any] = declared(Json("JSON Schema 2020-12 of its parameters."))
+    description: str = declared(Text("What the skill does, for models."))
+    parameters: Mapping[str, Any] = declared(Json("JSON Schema 2020-12 of the parameters."))
     effects: str = declared(Choice("The skill's effects.", options=tuple(Effects)))
     distribution: str = declared(_DISTRIBUTION)
     version: str = declared(_VERSION)
@@ -102,32 +102,32 @@ class Plugin(Answer):
     kind: str = declared(
         Choice("The plugin's kind.", options=("skill", "provider", "venue", "payment"))
     )
-    name: str = declared(Text("Its entry point's name.", example="airdrop"))
+    name: str = declared(Text("The entry point's name.", example="airdrop"))
     distribution: str = declared(_DISTRIBUTION)
     version: str = declared(_VERSION)
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
-    secrets: Mapping[str, bool] = declared(_SECRETS, read=_are_set)
+    secrets: Mapping[str, bool] = declared(_SECRETS, read=_is_set_by_variable)
     has_settings: bool = declared(
-        Flag("Whether it is a skill with settings for the operator."), default=False
+        Flag("Whether the plugin is a skill with settings."), default=False
     )
-    default_model: str | None = declared(Text("For agents that name none."), default=None)
+    default_model: str | None = declared(Text("Model for agents that choose none."), default=None)
     options: Mapping[str, Any] | None = declared(Json("JSON Schema of `llmOptions`."), default=None)
     is_llm: bool = declared(Flag("False for the rule-based demo provider."), default=True)
     secret_env: str | None = declared(_SECRET_ENV, default=None, nullable=True)
     base_url_env: str | None = declared(_BASE_URL_ENV, default=None, nullable=True)
-    configured: bool = declared(Flag("Whether it has its key, or needs none."), default=True)
+    configured: bool = declared(Flag("Whether the key is set, or not needed."), default=True)
 
 
 @resource
 class AcceptedPlugin(Answer):
     """The accepted terms of a plugin that has its own folder."""
 
-    plugin: str = declared(Text("Its entry-point group and name.", example="solward.skills:tip"))
+    plugin: str = declared(Text("Entry-point group and name.", example="solward.skills:tip"))
     manifest: Manifest | None = declared(_MANIFEST, read=read_manifest)
     spends: bool = declared(Flag("Whether a skill's effects are SPEND."))
     secret_env: str | None = declared(_SECRET_ENV)
     base_url_env: str | None = declared(_BASE_URL_ENV)
-    secrets: Mapping[str, bool] = declared(_SECRETS, read=_are_set)
+    secrets: Mapping[str, bool] = declared(_SECRETS, read=_is_set_by_variable)
 
     @property
     def terms(self) -> Terms:
@@ -137,7 +137,7 @@ class AcceptedPlugin(Answer):
 
 @resource
 class Wheel(Answer):
-    """A file that was unpacked into a folder of plugins."""
+    """A wheel that was unpacked into a folder of plugins."""
 
     file: str = declared(Text("The file's name."))
     sha256: str = declared(Text("The file's hash."))
@@ -150,9 +150,9 @@ class PluginDistribution(Answer):
     name: str = declared(Text("The distribution's name."))
     version: str = declared(_VERSION)
     own_folder: bool = declared(
-        Flag("Whether it is in a folder of its own, not in the service's environment.")
+        Flag("Whether the distribution has its own folder, outside the service's environment.")
     )
-    enabled: bool = declared(Flag("False if it is installed and nothing of it is loaded."))
+    enabled: bool = declared(Flag("False if none of the distribution's plugins is loaded."))
     state: str = declared(
         Choice(
             "`problem` if `problems` lists one of its plugins.",
@@ -160,19 +160,19 @@ class PluginDistribution(Answer):
         )
     )
     accepted: tuple[AcceptedPlugin, ...] = declared(
-        Json("The accepted terms of its plugins; empty without a folder of its own.")
+        Json("The accepted terms of each plugin; empty if the distribution has no own folder.")
     )
-    wheels: tuple[Wheel, ...] = declared(Json("The files unpacked into its own folder."))
-    trust: str | None = declared(Text("What its place in the service's environment lets it do."))
+    wheels: tuple[Wheel, ...] = declared(Json("The wheels in the distribution's folder."))
+    trust: str | None = declared(Text("What the code can do in the service's environment."))
 
 
 @resource
 class PluginProblem(Answer):
-    """A problem of a plugin, for which it may not be loaded."""
+    """A problem of a plugin, which may prevent it from being loaded."""
 
-    code: str = declared(Choice("See docs/reference/plugins.md.", options=tuple(ProblemCode)))
-    plugin: str = declared(Text("Its entry point's name."))
-    distribution: str | None = declared(Text("The distribution that has it."))
+    code: str = declared(Choice("Kind; see docs/reference/plugins.md.", options=tuple(ProblemCode)))
+    plugin: str = declared(Text("The entry point's name."))
+    distribution: str | None = declared(Text("The plugin's distribution."))
     detail: str = declared(Text("The problem."))
 
 
@@ -196,22 +196,13 @@ class SkillResult(Answer):
 
 
 LIST_SKILLS = Call(
-    "listSkills",
-    "GET /skills",
-    "List the loaded skills.",
-    Skill,
-    name="skills",
-    listed="skills",
+    "listSkills", "GET /skills", "List the loaded skills.", Skill, name="skills", listed="skills"
 )
 RUN_SKILL = Call(
     "skill", "POST /wallets/{wallet_id}/skills/{name}", "Run a skill.", SkillResult, name=None
 )
 LIST_PLUGINS = Call(
-    "listPlugins",
-    "GET /plugins",
-    "List plugins, and problems with them.",
-    Plugins,
-    name="plugins",
+    "listPlugins", "GET /plugins", "List plugins, and problems with them.", Plugins, name="plugins"
 )
 
 
@@ -221,12 +212,12 @@ class NewSetting(Request):
 
     value: Any = declared(
         Shape(
-            "Value that fits the skill's schema.",
+            "The value, as the skill's schema requires it.",
             example=12,
             missing="value is required",
             left_out={
-                "cli": "it stands behind the setting's name, or on standard input",
-                "dashboard": "there a form of the skill's schema has all settings",
+                "cli": "the value follows the setting's name, or comes from standard input",
+                "dashboard": "one form made from the skill's schema has all settings",
             },
         )
     )
@@ -234,22 +225,22 @@ class NewSetting(Request):
 
 @resource
 class PluginSetting(Answer):
-    """A setting of a plugin's skill; it has `value` if it is set and no secret."""
+    """A setting of a plugin's skill, without `value` if it is unset or secret."""
 
     name: str = declared(_SETTING)
-    secret: bool = declared(Flag("Stored sealed, and never shown."))
-    set: bool = declared(Flag("Whether it is set.", example=True))
-    value: Any = declared(Shape("If it is set and no secret.", example=12), default=None)
+    secret: bool = declared(Flag("Whether it is encrypted and never shown."))
+    set: bool = declared(Flag("Whether it has a value.", example=True))
+    value: Any = declared(Shape("The value; absent if unset or secret.", example=12), default=None)
 
 
 @resource
 class SkillSettings(Answer):
-    """The settings of a plugin's skill; `schema` is the JSON Schema of all of them."""
+    """The settings of a plugin's skill; `schema` is the JSON Schema of all settings."""
 
     skill: str = declared(_SKILL)
     distribution: str = declared(Text("The skill's distribution.", example="acme-tools"))
     schema: Mapping[str, Any] = declared(
-        Shape("Their JSON Schema.", form=mapping({}, ""), example={"type": "object"})
+        Shape("The settings' JSON Schema.", form=mapping({}, ""), example={"type": "object"})
     )
     settings: tuple[PluginSetting, ...] = declared(Json("The skill's settings."))
 
@@ -260,7 +251,7 @@ class SettingState(Answer):
 
     skill: str = declared(_SKILL)
     name: str = declared(_SETTING)
-    set: bool = declared(Flag("Whether it is set now.", example=True))
+    set: bool = declared(Flag("Whether the setting has a value now.", example=True))
 
 
 @resource
@@ -271,7 +262,7 @@ class ListedEntries(Request):
         Shape("Only keys with this prefix.", form={"type": "string", "maxLength": MAX_KEY}),
         default=None,
     )
-    after: str | None = declared(RawText("Only keys after this one.", most=MAX_KEY), default=None)
+    after: str | None = declared(RawText("Only keys after this key.", most=MAX_KEY), default=None)
     limit: int = declared(replace(LIMIT, most=MAX_LISTED), default=50)
 
 
@@ -281,10 +272,10 @@ class PluginEntry(Answer):
 
     key: str = declared(_KEY)
     value: Any = declared(Shape("Any JSON.", example={"period": 20780}))
-    version: int = declared(Whole("Grows with each write.", least=1, most=_MAX_WHOLE))
-    changed_at: datetime = declared(Time("When it was written."))
-    transaction_id: str | None = declared(Id("The record that remembered it.", example=None))
-    status: str | None = declared(Text("That record's status.", example=None))
+    version: int = declared(Whole("Number that grows with each write.", least=1, most=_MAX_WHOLE))
+    changed_at: datetime = declared(Time("When the entry was written."))
+    transaction_id: str | None = declared(Id("The record that stored the entry.", example=None))
+    status: str | None = declared(Text("The record's status.", example=None))
 
 
 @resource
@@ -300,7 +291,7 @@ class DeletedEntry(Answer):
 
     plugin: str = declared(_PLUGIN)
     key: str = declared(_KEY)
-    deleted: bool = declared(Flag("Whether it was there.", example=True))
+    deleted: bool = declared(Flag("Whether the entry existed.", example=True))
 
 
 @resource
@@ -367,6 +358,6 @@ PURGE = Call(
     "Delete all entries of a distribution's plugins, and all settings of its skills.",
     Purged,
     query=OnePlugin,
-    about="This is for every wallet and cannot be undone. Nothing of the distribution may be"
-    " loaded. Only `solward plugins remove --purge` deletes its files.",
+    about="This deletes the entries of every wallet and cannot be undone. No plugin of the"
+    " distribution may be loaded. Only `solward plugins remove --purge` deletes its files.",
 )

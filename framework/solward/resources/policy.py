@@ -30,9 +30,9 @@ from solward.resources.shared import Example
 
 MAX_DAYS = 366
 MOST_CHANGES = 500
-"""The most changes of a replay that are listed; all are counted."""
+"""The maximum number of changes that a replay lists; all are counted."""
 _NAME = Text("Name of the contact.", most=64, example="Landlord")
-_ADDRESS = Address("The recipient.", example=Example.STRANGER)
+_ADDRESS = Address("The recipient's address.", example=Example.STRANGER)
 
 
 class ReplayVerdict(StrEnum):
@@ -60,7 +60,7 @@ _VERSION = Whole(
 )
 _BOOK = Shape(
     "Address book: groups that grants name in `to` as `@name`.",
-    form=mapping(array(Address("An address."), "The group's."), ""),
+    form=mapping(array(Address("An address."), "The group's addresses."), ""),
     example={"vendors": [Example.ADDRESS]},
 )
 _GRANTS = Shape(
@@ -80,7 +80,7 @@ _OUTCOME = Choice("The outcome.", options=tuple(ReplayVerdict))
 
 @resource
 class PolicyDraft(Request):
-    """A policy; the language of grants checks it (docs/reference/grants.md)."""
+    """A policy document, whose format is checked later (docs/reference/grants.md)."""
 
     left_out: ClassVar = {"cli": "a policy is one argument: a file, or a sentence"}
 
@@ -107,8 +107,8 @@ class NewGrants(Request):
     """A request to replace a principal's grants."""
 
     left_out: ClassVar = {
-        "cli": "`add` and `remove` say which grants a principal has then",
-        "dashboard": "it changes them with the whole policy",
+        "cli": "`add` and `remove` change a principal's grants",
+        "dashboard": "the policy page replaces the whole policy",
     }
 
     grants: Sequence[Any] | None = declared(
@@ -125,7 +125,7 @@ class NewGrants(Request):
 class ReplayRequest(Request):
     """A request to replay past transactions under a draft."""
 
-    days: int = declared(Whole("Days to go back.", least=1, most=MAX_DAYS), default=30)
+    days: int = declared(Whole("Days of past transactions.", least=1, most=MAX_DAYS), default=30)
     draft: Mapping[str, Any] | None = declared(
         Shape(
             "The draft policy; default the policy in force.",
@@ -169,11 +169,11 @@ class PrincipalGrants(Answer):
     """One principal's grants."""
 
     principal: str = declared(
-        Text("A principal: its kind and id.", example=f"agent:{Example.AGENT}")
+        Text("The principal's kind and id.", example=f"agent:{Example.AGENT}")
     )
     version: int = declared(_VERSION)
     grants: tuple[Mapping[str, Any], ...] | None = declared(
-        GrantList("Its grants; null if not under grants.", example=_GRANTS_EXAMPLE)
+        GrantList("The grants; null if it is not under grants.", example=_GRANTS_EXAMPLE)
     )
     sentences: tuple[str, ...] = declared(_SENTENCES)
 
@@ -182,16 +182,16 @@ class PrincipalGrants(Answer):
 class ReplayedChange(Answer):
     """A past transaction that a draft policy would decide differently."""
 
-    transaction_id: str = declared(Id("Its record, or the hold in its place."))
-    wallet_id: str = declared(Id("Its wallet.", example=Example.WALLET))
-    timestamp: datetime = declared(Time("When it was judged."))
+    transaction_id: str = declared(Id("The record, or the hold if there is no record."))
+    wallet_id: str = declared(Id("The transaction's wallet.", example=Example.WALLET))
+    timestamp: datetime = declared(Time("When the transaction was judged."))
     type: str = declared(Text("The transaction's type.", example="token_transfer"))
-    chain: tuple[str, ...] = declared(Texts("Every principal it needs.", each="A principal."))
-    then: str = declared(_OUTCOME)
-    in_force: str = declared(_OUTCOME)
-    now: str = declared(_OUTCOME)
-    sentence: str = declared(Text("The draft's reason; empty if it allows it.", example=""))
-    older_policy: bool = declared(Flag("Whether it was judged by an older policy."))
+    chain: tuple[str, ...] = declared(Texts("Principals that must allow it.", each="A principal."))
+    then: str = declared(replace(_OUTCOME, text="The outcome when it was judged."))
+    in_force: str = declared(replace(_OUTCOME, text="The outcome under the policy in force."))
+    now: str = declared(replace(_OUTCOME, text="The outcome under the draft."))
+    sentence: str = declared(Text("The draft's reason; empty if the draft allows it.", example=""))
+    older_policy: bool = declared(Flag("Whether an older policy judged the transaction."))
 
 
 @resource
@@ -199,13 +199,13 @@ class Replay(Answer):
     """The transactions whose outcome a draft would have changed."""
 
     days: int = declared(Whole("Days replayed.", least=1, most=MAX_DAYS))
-    version: int = declared(Whole("The version in force."))
+    version: int = declared(Whole("The version of the policy in force."))
     judged: int = declared(Whole("Transactions that grants judged."))
-    refused_by_other_rules: int = declared(Whole("Those that another rule refused first."))
-    judged_by_older_policy: int = declared(Whole("Those judged by an older policy."))
-    changed_since_then: int = declared(Whole("Of these, those judged otherwise now."))
-    changed: int = declared(Whole("Those that the draft judges otherwise."))
-    changes: tuple[ReplayedChange, ...] = declared(Json(f"In order; the first {MOST_CHANGES}."))
+    refused_by_other_rules: int = declared(Whole("Transactions that another rule refused first."))
+    judged_by_older_policy: int = declared(Whole("Transactions that an older policy judged."))
+    changed_since_then: int = declared(Whole("Transactions that the policy now judges otherwise."))
+    changed: int = declared(Whole("Transactions that the draft judges otherwise."))
+    changes: tuple[ReplayedChange, ...] = declared(Json(f"The first {MOST_CHANGES} changes."))
 
 
 GET_POLICY = Call(
@@ -219,7 +219,7 @@ REPLACE_POLICY = Call(
     body=NewPolicy,
     takes_json=True,
     about="A principal that the body does not name is no longer under grants. A new grant counts"
-    " what its principal already moved in its windows.",
+    " what its principal already moved within the grant's windows.",
 )
 GET_GRANTS = Call(
     "getGrants",
@@ -236,7 +236,7 @@ REPLACE_GRANTS = Call(
     body=NewGrants,
     name=None,
     takes_json=True,
-    about="`[]` lets it only read; null takes it out of grants. At most 100.",
+    about="With `[]` the principal can only read; null removes it from grants. At most 100 grants.",
 )
 REPLAY_POLICY = Call(
     "replayPolicy",
@@ -244,7 +244,7 @@ REPLAY_POLICY = Call(
     "Judge past transactions by a draft policy; nothing changes.",
     Replay,
     body=ReplayRequest,
-    about="Without a draft the policy in force is replayed, which changes nothing.",
+    about="Without a draft the policy in force is replayed. Nothing changes.",
 )
 CHECK_POLICY = Call(
     "checkPolicy",
@@ -271,15 +271,15 @@ class Contact(Answer):
     address: str = declared(_ADDRESS)
     name: str = declared(_NAME)
     created_at: datetime | None = declared(
-        Time("When it was named; null: a member of the group `@name`.", example=Example.MADE)
+        Time("When the contact was made; null for a member of a group.", example=Example.MADE)
     )
 
 
 @resource
 class Removed(Answer):
-    """A contact that is removed."""
+    """A removed contact."""
 
-    address: str = declared(Text("As given.", example=_ADDRESS.example))
+    address: str = declared(Text("The contact's address.", example=_ADDRESS.example))
     removed: bool = declared(Flag("Always true.", const=True))
 
 
@@ -289,7 +289,7 @@ LIST_CONTACTS = Call(
     "List contacts, then the members of the policy's groups.",
     Contact,
     listed="contacts",
-    about="Contacts allow nothing, and no grant reads them. Groups are changed with the policy.",
+    about="Contacts give no permission; no grant refers to them. Groups are part of the policy.",
 )
 PUT_CONTACT = Call(
     "putContact",
@@ -297,8 +297,8 @@ PUT_CONTACT = Call(
     "Add or rename a contact.",
     Contact,
     body=NewContact,
-    about="A name that looks like another one is refused, and so is an address that its first and"
-    " last characters make look like a named one.",
+    about="A name that looks like another name is refused, and so is an address whose first and"
+    " last characters look like those of a named address.",
 )
 REMOVE_CONTACT = Call(
     "removeContact", "DELETE /contacts/{contact_id}", "Remove a contact.", Removed

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole
+from solward.resources.declare import Answer, Call, Raw, Request, declared, resource, whole_metadata
 from solward.resources.fields import (
     Choice,
     Flag,
@@ -28,7 +28,7 @@ from solward.resources.schema import array
 from solward.resources.shared import Deleted, Example
 
 RUNS_KEPT: Final = 200
-"""The number of a schedule's latest runs that are kept."""
+"""The number of latest runs that are kept for a schedule."""
 
 
 class ScheduleStatus(StrEnum):
@@ -46,9 +46,9 @@ class Missed(StrEnum):
     """The treatment of due times at which the service could not run the schedule."""
 
     SKIP = "skip"
-    """They are left out, as cron does."""
+    """Missed due times are skipped, as cron does."""
     ONCE = "once"
-    """The latest of them is run as soon as something can."""
+    """The latest missed due time is run as soon as possible."""
 
 
 class RunStatus(StrEnum):
@@ -67,11 +67,11 @@ class RunStatus(StrEnum):
     """Nothing was run."""
 
 
-_NO_SKILL = "skill is required: the name of one, as GET /skills lists them"
+_NO_SKILL = "skill is required: the name of a skill, as GET /skills lists them"
 _SWAP = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
 
 _NAME = Line(
-    "Name of the schedule; unique for its wallet, so a repeated request creates no second one.",
+    "Name, unique per wallet, so that a repeated request creates no second schedule.",
     most=100,
     missing="name is required",
     example="weekly-savings",
@@ -111,11 +111,7 @@ class ChangedSchedule(Request):
         default=None,
     )
     time_zone: str | None = declared(
-        RawText(
-            "IANA time zone of `cron`; default UTC.",
-            most=100,
-            example="Europe/Berlin",
-        ),
+        RawText("IANA time zone of `cron`; default UTC.", most=100, example="Europe/Berlin"),
         default=None,
     )
     start_at: str | None = declared(
@@ -131,7 +127,7 @@ class ChangedSchedule(Request):
     )
     missed: str | None = declared(_MISSED, default=None)
     grants: Sequence[Any] | None = declared(
-        replace(_GRANTS, left_out={"dashboard": "the policy's page changes grants"}), default=None
+        replace(_GRANTS, left_out={"dashboard": "the policy page changes grants"}), default=None
     )
 
 
@@ -153,7 +149,7 @@ class NewSchedule(ChangedSchedule):
     grants: Sequence[Any] | None = declared(_GRANTS, default=None)
 
 
-def _when(raw: Raw) -> str:
+def _timing_text(raw: Raw) -> str:
     return f"every {raw['every']}" if "every" in raw else f"{raw['cron']} {raw['timeZone']}"
 
 
@@ -169,35 +165,39 @@ class Schedule(Answer):
 
     id: str = declared(Id("The schedule.", example=Example.SCHEDULE))
     name: str = declared(Text("The schedule's name.", example="weekly-savings"))
-    wallet_id: str = declared(Id("The wallet it runs on.", example=Example.WALLET))
-    skill: str = declared(Text("The skill it runs.", example="swap"))
-    parameters: Mapping[str, Any] = declared(Parameters("The skill's.", example=_SWAP))
-    when: str = field(metadata=whole(_when))
+    wallet_id: str = declared(Id("The wallet that the skill runs on.", example=Example.WALLET))
+    skill: str = declared(Text("The skill that runs.", example="swap"))
+    parameters: Mapping[str, Any] = declared(Parameters("The skill's parameters.", example=_SWAP))
+    when: str = field(metadata=whole_metadata(_timing_text))
     start_at: datetime | None = declared(Time("Earliest due time.", example=None))
     end_at: datetime | None = declared(Time("Latest due time.", example=None))
     missed: str = declared(replace(_MISSED, example="skip"))
     max_runs: int | None = declared(
-        Whole("Number of runs after which it ends.", least=1, most=1_000_000, example=None)
+        Whole(
+            "Number of runs after which the schedule ends.", least=1, most=1_000_000, example=None
+        )
     )
     status: str = declared(
         Choice(
-            "See docs/how-to/schedules.md.",
+            "The schedule's status; see docs/how-to/schedules.md.",
             options=tuple(map(str, ScheduleStatus)),
             example="active",
         )
     )
-    reason: str | None = declared(Text("Why it is paused or has ended.", example=None))
+    reason: str | None = declared(Text("Why the schedule is paused or ended.", example=None))
     principal: str = declared(
-        Text("`schedule:<id>`, as grants name it.", example=f"schedule:{Example.SCHEDULE}")
+        Text("The name in grants: `schedule:<id>`.", example=f"schedule:{Example.SCHEDULE}")
     )
-    made_by: str = declared(Text("`admin` or `key:<id>`, whose rights it has.", example="admin"))
-    created_at: datetime = declared(Time("When it was made.", example="2026-11-21T09:00:00.000Z"))
+    made_by: str = declared(
+        Text("The principal whose rights the schedule has: `admin` or `key:<id>`.", example="admin")
+    )
+    created_at: datetime = declared(Time("Time of creation.", example="2026-11-21T09:00:00.000Z"))
     next_run_at: datetime | None = declared(
         Time("The next due time.", example="2026-11-23T08:00:00.000Z")
     )
-    is_running: bool = declared(Flag("Whether a run goes on, or was interrupted.", example=False))
-    runs: int = declared(Whole("Runs begun.", example=0))
-    failures: int = declared(Whole("Runs in a row that were refused or failed.", example=0))
+    is_running: bool = declared(Flag("Whether a run is active, or was interrupted.", example=False))
+    runs: int = declared(Whole("Number of runs begun.", example=0))
+    failures: int = declared(Whole("Consecutive runs refused or failed.", example=0))
     every: str | None = declared(
         Text("Interval between due times; absent with `cron`."), default=None
     )
@@ -216,23 +216,23 @@ class ScheduleRun(Answer):
     due_at: datetime = declared(Time("The due time.", example="2026-11-23T08:00:00.000Z"))
     status: str = declared(
         Choice(
-            "See docs/how-to/schedules.md.",
+            "The run's status; see docs/how-to/schedules.md.",
             options=tuple(map(str, RunStatus)),
             example="succeeded",
         )
     )
     text: str = declared(
-        Text("The skill's answer, or why there is none.", example="Swapped 0.1 SOL for 14.2 USDC.")
+        Text("The skill's answer, or why it has none.", example="Swapped 0.1 SOL for 14.2 USDC.")
     )
     started_at: datetime | None = declared(
-        Time("When it started; null if nothing was run.", example="2026-11-23T08:00:00.021Z")
+        Time("When the run started; null if it did not.", example="2026-11-23T08:00:00.021Z")
     )
     ended_at: datetime | None = declared(
-        Time("When it ended; null while it runs.", example="2026-11-23T08:00:01.480Z")
+        Time("When the run ended; null until it ends.", example="2026-11-23T08:00:01.480Z")
     )
     transaction_ids: tuple[str, ...] = declared(
         Shape(
-            "The records that it made, the first first.",
+            "The records of the run's transactions, oldest first.",
             form=array(Id("A record.")),
             example=["8c3b1a52-0d0f-4c5e-8a39-2f4e9d1c7a10"],
         )
@@ -245,10 +245,7 @@ class ListedRuns(Request):
 
     limit: int = declared(Whole("Maximum number of entries.", least=1, most=RUNS_KEPT), default=50)
     before: str | None = declared(
-        Past(
-            "The `dueAt` of a run: only older ones.",
-            wrong="before must be the dueAt of a run",
-        ),
+        Past("Only runs due before this `dueAt`.", wrong="before must be the dueAt of a run"),
         default=None,
     )
 
@@ -257,7 +254,7 @@ _ALL = "/wallets/{wallet_id}/schedules"
 _ONE = f"{_ALL}/{{schedule_id}}"
 
 
-def _act(act: str, does: str, **more: Any) -> Call[Schedule]:
+def _action_call(act: str, does: str, **more: Any) -> Call[Schedule]:
     return Call(f"{act}Schedule", f"POST {_ONE}/{act}", does, Schedule, **more)
 
 
@@ -267,8 +264,8 @@ CREATE_SCHEDULE = Call(
     "Create a schedule, whose name is unique for its wallet.",
     Schedule,
     body=NewSchedule,
-    about="It has its maker's rights: a key's schedule has its limits and grants and ends with"
-    " the key. Unknown fields are refused.",
+    about="A schedule has its maker's rights. A key's schedule has the limits and grants of the"
+    " key, and ends with the key. Unknown fields are refused.",
 )
 LIST_SCHEDULES = Call(
     "listSchedules",
@@ -285,7 +282,7 @@ CHANGE_SCHEDULE = Call(
     Schedule,
     body=ChangedSchedule,
     takes_json=True,
-    about="A run in progress does not change.",
+    about="A run in progress is not affected.",
 )
 DELETE_SCHEDULE = Call(
     "deleteSchedule",
@@ -293,15 +290,17 @@ DELETE_SCHEDULE = Call(
     "Delete a schedule with its runs, but not its transactions.",
     Deleted,
 )
-PAUSE_SCHEDULE = _act("pause", "Pause a schedule at once, until it is resumed.", name="pause")
-RESUME_SCHEDULE = _act("resume", "Resume a schedule from its next due time.", name="resume")
-RUN_SCHEDULE = _act(
+PAUSE_SCHEDULE = _action_call(
+    "pause", "Pause a schedule at once, until it is resumed.", name="pause"
+)
+RESUME_SCHEDULE = _action_call("resume", "Resume a schedule from its next due time.", name="resume")
+RUN_SCHEDULE = _action_call(
     "run",
     "Run a schedule once, now.",
     name="run",
     takes_key=True,
-    about="This moment becomes one more due time: the run has the same rights and counts"
-    " like any other. `nextRunAt` of the answer is its `dueAt` among the runs.",
+    about="The present time becomes one more due time: the run has the same rights and counts"
+    " like any other run. `nextRunAt` in the answer is the run's `dueAt`.",
 )
 LIST_RUNS = Call(
     "listScheduleRuns",
@@ -311,5 +310,5 @@ LIST_RUNS = Call(
     query=ListedRuns,
     name="runs",
     listed="runs",
-    about=f"The latest {RUNS_KEPT} are kept.",
+    about=f"The latest {RUNS_KEPT} runs are kept.",
 )

@@ -16,14 +16,14 @@ _NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
 
 
 def ref(name: str) -> Schema:
-    """Return a schema of `components/schemas`."""
+    """Return a reference to a schema in `components/schemas`."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def response_object(
     properties: Mapping[str, Field | Schema], *, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """Return a closed object: all properties but optional ones are required, no others allowed."""
+    """Return an object's schema that requires all but `optional` and allows no other property."""
     required = [name for name in properties if name not in optional]
     described = {name: value_schema(each) for name, each in properties.items()}
     schema: Schema = {"type": "object", "properties": described}
@@ -33,7 +33,7 @@ def response_object(
 
 
 def without_booleans(schema: Any) -> Any:
-    """Return an equal schema without true and false as schemas, which client generators refuse.
+    """Return an equal schema without boolean subschemas, which client generators refuse.
 
     `additionalProperties` stays true or false, which they read.
     """
@@ -50,7 +50,7 @@ def without_booleans(schema: Any) -> Any:
 
 
 def array(items: Field | Schema, description: str = "", most: int | None = None) -> Schema:
-    """Return an array."""
+    """Return the schema of an array."""
     schema: Schema = {"type": "array", "items": value_schema(items)}
     if description:
         schema["description"] = description
@@ -58,18 +58,18 @@ def array(items: Field | Schema, description: str = "", most: int | None = None)
 
 
 def mapping(values: Field | Schema, description: str) -> Schema:
-    """Return an object whose property names are data, such as mints."""
+    """Return the schema of an object whose property names are data, such as mints."""
     schema = value_schema(values)
     return {"type": "object", "description": description, "additionalProperties": schema}
 
 
 def examples(**values: Any) -> dict[str, Any]:
-    """Return named examples, for a media type with more than one."""
+    """Return named examples, for a media type with several examples."""
     return {"examples": {name: {"value": value} for name, value in values.items()}}
 
 
 def media(schema: Schema, example: Any) -> dict[str, Any]:
-    """Return a schema with its example, with several `examples`, or with none."""
+    """Return an OpenAPI media type: a schema with one example, several `examples` or none."""
     if example is None:
         return {"schema": schema}
     if isinstance(example, dict) and list(example) == ["examples"]:

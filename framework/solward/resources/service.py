@@ -34,7 +34,7 @@ _WEBHOOK = Choice(
     options=("ok", "failing"),
 )
 REASON = Text("Reason, shown in every refusal.", example="incident 7")
-_WALLET = WalletId("The wallet; default the whole service.", cli="--wallet")
+_WALLET = WalletId("One wallet; default the whole service.", cli="--wallet")
 _STATED = Text("The reason given.", example="incident 7")
 
 
@@ -58,7 +58,7 @@ class Health(Answer):
         Text("The network, such as devnet.", example="localnet"), named="solana.network"
     )
     slot: int = declared(
-        Whole("The slot; 0 if the ledger does not answer.", example=112), named="solana.slot"
+        Whole("The current slot; 0 if the ledger is down.", example=112), named="solana.slot"
     )
     agents: Mapping[str, int] = declared(
         Shape(
@@ -69,7 +69,7 @@ class Health(Answer):
     )
     webhooks: Mapping[str, str] | None = declared(
         Shape(
-            "The webhooks' states, if any is set.",
+            "Each webhook's state, if any webhook is set.",
             form=response_object(dict.fromkeys(_WEBHOOKS, _WEBHOOK), optional=_WEBHOOKS),
         ),
         default=None,
@@ -82,7 +82,7 @@ GET_HEALTH = Call(
     "Get the health of the service and its ledger.",
     Health,
     name="health",
-    about="Answers within a second, always with 200.",
+    about="The answer comes within a second, always with 200.",
 )
 
 
@@ -90,7 +90,7 @@ class Origin(StrEnum):
     """The source of a setting's value."""
 
     ARGUMENT = "argument"
-    """Of the program that made the settings, such as the command's `--port`."""
+    """An argument of the program, such as the command's `--port`."""
     ENVIRONMENT = "environment"
     ENV_FILE = ".env"
     DEFAULT = "default"
@@ -102,18 +102,18 @@ class Setting(Answer):
 
     name: str = declared(Text("The environment variable.", example="MAX_SOL_PER_TRANSACTION"))
     value: str | None = declared(
-        Text("The value in force; null for a secret, or if it has none.", example="2")
+        Text("The value in use; null for a secret or without a value.", example="2")
     )
     default: str | None = declared(
-        Text("Its default with the other settings as they are.", example="2")
+        Text("The default, given the other settings' values.", example="2")
     )
     source: str = declared(
         Choice("Where the value comes from.", options=tuple(Origin), example=Origin.DEFAULT)
     )
-    secret: bool = declared(Flag("Whether its value is never shown."))
-    set: bool = declared(Flag("Whether somebody gave it a value."))
+    secret: bool = declared(Flag("Whether the value is never shown."))
+    set: bool = declared(Flag("Whether a value was given."))
     ceiling: bool = declared(
-        Flag("Whether it bounds all requests, grants, agents and keys.", example=True)
+        Flag("Whether the setting limits all requests, grants, agents and keys.", example=True)
     )
 
 
@@ -124,8 +124,8 @@ LIST_SETTINGS = Call(
     Setting,
     name="settings",
     listed="settings",
-    about="See docs/reference/settings.md. They are read once, at the start. A secret's value is"
-    " never shown; an address that was set shows scheme, host and port alone.",
+    about="See docs/reference/settings.md. Settings are read once, at the start. A secret's value"
+    " is never shown, and a given address only with its scheme, host and port.",
 )
 
 
@@ -155,15 +155,15 @@ class ListedFrozen(Request):
 class Switch(Answer):
     """The freeze switch of the service, or of one wallet."""
 
-    frozen: bool = declared(Flag("Whether it is frozen now."))
-    wallet_id: str | None = declared(Text("The wallet; null is all.", example=None))
+    frozen: bool = declared(Flag("Whether the switch is on now."))
+    wallet_id: str | None = declared(Text("The wallet; null for all.", example=None))
 
 
 @resource
 class SwitchOn(Switch):
-    """The freeze switch that stops transactions."""
+    """A freeze switch that is on, with the reason."""
 
-    frozen: bool = declared(Flag("Whether it is frozen now.", example=True))
+    frozen: bool = declared(Flag("Always true.", example=True))
     reason: str | None = declared(_STATED)
 
 
@@ -172,9 +172,9 @@ class FrozenWallet(Answer):
     """A wallet that is frozen by its own switch."""
 
     wallet_id: str = declared(Id("The wallet.", example=Example.WALLET))
-    name: str = declared(Text("Its name."))
+    name: str = declared(Text("The wallet's name."))
     reason: str | None = declared(_STATED)
-    since: datetime = declared(Time("When it was frozen."))
+    since: datetime = declared(Time("When the wallet was frozen."))
 
 
 @resource
@@ -182,14 +182,14 @@ class Frozen(Answer):
     """The frozen wallets, and whether the service is frozen."""
 
     service: bool = declared(
-        Flag("The service, and with it every wallet.", example=True), named="frozen"
+        Flag("Whether the service, with all wallets, is frozen.", example=True), named="frozen"
     )
     reason: str | None = declared(_STATED)
-    since: datetime | None = declared(Time("Null if the service is not frozen."))
+    since: datetime | None = declared(Time("When the service was frozen, or null."))
     frozen_wallets: int = declared(
-        Whole("How many wallets are frozen by themselves.", most=2**53 - 1)
+        Whole("Number of wallets frozen by their own switch.", most=2**53 - 1)
     )
-    wallets: tuple[FrozenWallet, ...] = declared(Json("The latest first, at most `limit`."))
+    wallets: tuple[FrozenWallet, ...] = declared(Json("Wallets, latest first, up to `limit`."))
 
 
 LIST_FROZEN = Call(
@@ -203,7 +203,7 @@ LIST_FROZEN = Call(
 FREEZE = Call(
     "freeze",
     "POST /freeze",
-    "Stop every new transaction, of one wallet or of all.",
+    "Stop all new transactions of one wallet or of every wallet.",
     SwitchOn,
     body=Freeze,
     about="Transactions already sent continue. A restart does not lift the freeze.",
@@ -217,12 +217,12 @@ class SwapQuote(Answer):
 
     input_token: str = declared(Text("The mint sold.", example=Example.ADDRESS))
     output_token: str = declared(Text("The mint bought.", example=Example.ADDRESS))
-    input_units: int = declared(Units("Smallest units sold."), read=int)
-    output_units: int = declared(Units("Smallest units that are expected."), read=int)
+    input_units: int = declared(Units("Amount sold, in smallest units."), read=int)
+    output_units: int = declared(Units("Expected amount, in smallest units."), read=int)
     minimum_units: int = declared(
-        Units("Least that must arrive, after slippage.", example="4900000"), read=int
+        Units("Minimum that must arrive, in smallest units.", example="4900000"), read=int
     )
-    slippage_bps: int = declared(Whole("The slippage allowed.", example=70))
+    slippage_bps: int = declared(Whole("Allowed slippage in basis points.", example=70))
     price_impact: Decimal = declared(Number("A fraction: 0.003 is 0.3%.", example=0.003))
 
 

@@ -51,15 +51,17 @@ LIMIT = Whole("Maximum number of entries.", least=1, most=500)
 class OfWallet(Request):
     """A request for a list, of all wallets or of one wallet."""
 
-    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
+    wallet_id: str | None = declared(
+        WalletId("Only entries of this wallet.", cli="--wallet"), default=None
+    )
     limit: int = declared(LIMIT, default=50)
 
 
 @resource
 class Deleted(Answer):
-    """A deleted thing."""
+    """The answer to a deletion."""
 
-    id: str = declared(Id("Its id."))
+    id: str = declared(Id("The id of what was deleted."))
     deleted: bool = declared(Flag("Always true.", const=True))
 
 
@@ -67,37 +69,37 @@ class Deleted(Answer):
 class MinuteUse(Answer):
     """The use of a limit on transactions per minute; `limit` is None if there is no limit."""
 
-    limit: int | None = declared(Whole("The most in any 60 seconds.", example=5))
-    used: int = declared(Whole("Those of the last 60 seconds."))
-    left: int | None = declared(Whole("How many more are possible now.", example=4))
+    limit: int | None = declared(Whole("Maximum in any 60 seconds.", example=5))
+    used: int = declared(Whole("Number in the last 60 seconds."))
+    left: int | None = declared(Whole("Number that is still possible now.", example=4))
 
 
 @resource
 class RateUse(MinuteUse):
     """The use of a key's limit on requests that make transactions."""
 
-    limit: int = declared(Whole("The most in any 60 seconds.", least=1, example=2))
-    left: int = declared(Whole("How many more are possible now."))
+    limit: int = declared(Whole("Maximum in any 60 seconds.", least=1, example=2))
+    left: int = declared(Whole("Number that is still possible now."))
 
 
 @resource
 class DayUse(Answer):
     """The use of a limit on SOL in 24 hours; `limit` is None if there is no limit."""
 
-    limit: Decimal | None = declared(Amount("SOL in any 24 hours.", example=10))
-    spent: Decimal = declared(Amount("Spent in the last 24 hours.", example=0.6))
-    reserved: Decimal = declared(Amount("Reserved by unfinished transactions.", example=0))
-    left: Decimal | None = declared(Amount("Still to be spent.", example=9.4))
+    limit: Decimal | None = declared(Amount("Maximum SOL in any 24 hours.", example=10))
+    spent: Decimal = declared(Amount("SOL spent in the last 24 hours.", example=0.6))
+    reserved: Decimal = declared(Amount("SOL reserved by unfinished transactions.", example=0))
+    left: Decimal | None = declared(Amount("SOL that may still be spent.", example=9.4))
 
 
 @resource
 class TokenUse(Answer):
     """The use of a limit on a token in 24 hours."""
 
-    limit: str = declared(Units("The most in 24 hours."))
-    spent: str = declared(Units("Spent in the last 24 hours."))
-    reserved: str = declared(Units("Reserved by unfinished transactions."))
-    left: str = declared(Units("Still to be spent."))
+    limit: str = declared(Units("Maximum units in any 24 hours."))
+    spent: str = declared(Units("Units spent in the last 24 hours."))
+    reserved: str = declared(Units("Units reserved by unfinished transactions."))
+    left: str = declared(Units("Units that may still be spent."))
 
 
 @resource
@@ -105,24 +107,24 @@ class GrantUse(Answer):
     """The use of a grant's limit on one asset in one window. Amounts are exact whole units."""
 
     asset: str = declared(
-        Text("Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in transactions.")
+        Text("Symbol, mint, `*` (in dollars), `COSTS` (in SOL) or `RATE` (a number).")
     )
     window: str = declared(Text("The window, such as `24h`."))
-    limit: str = declared(Text("The most in the window."))
-    used: str = declared(Text("Used in the window that ends now."))
+    limit: str = declared(Text("The maximum in the window."))
+    used: str = declared(Text("The amount used in the window that ends now."))
     left: str = declared(Text("The amount that may still leave."))
-    sentence: str = declared(Text("The same in words."))
-    room_at: datetime | None = declared(Time("When more will be left, if little is."), default=None)
+    sentence: str = declared(Text("The limit and its use in words."))
+    room_at: datetime | None = declared(Time("When more is left, if little is now."), default=None)
 
 
 @resource
 class GrantRoom(Answer):
     """The amounts that a grant still allows."""
 
-    id: str = declared(Text("The grant's id, by its content."))
-    number: int = declared(Whole("Its number in refusals.", least=1))
+    id: str = declared(Text("The grant's id, a hash of its content."))
+    number: int = declared(Whole("The grant's number in refusals.", least=1))
     sentence: str = declared(Text("The grant in words."))
-    limits: tuple[GrantUse, ...] = declared(Json("Its limits by asset and window."))
+    limits: tuple[GrantUse, ...] = declared(Json("The grant's limits by asset and window."))
 
 
 @resource
@@ -130,9 +132,9 @@ class PrincipalRoom(Answer):
     """The amounts that a principal's grants still allow."""
 
     who: str = declared(Text("The principal, such as `agent:<id>`."))
-    name: str = declared(Text("Its name for people."))
+    name: str = declared(Text("The principal's name for people."))
     grants: tuple[GrantRoom, ...] = declared(
-        Json("In written order; empty for one that may do nothing.")
+        Json("Grants in written order; empty if the principal may do nothing.")
     )
 
 
@@ -141,16 +143,16 @@ class Limits(Answer):
     """Limits on transactions, their use, and the amounts that grants still allow."""
 
     max_sol: Decimal | None = declared(
-        Amount("SOL in one transaction.", example=2), named="maxSolPerTransaction.limit"
+        Amount("Maximum SOL in one transaction.", example=2), named="maxSolPerTransaction.limit"
     )
-    max_transactions_per_minute: MinuteUse = declared(Json("Transactions of the last minute."))
-    daily_spending_limit_sol: DayUse = declared(Json("SOL of the last 24 hours."))
-    max_costs_sol_per_day: DayUse = declared(Json("Fees and rent of the last 24 hours."))
+    max_transactions_per_minute: MinuteUse = declared(Json("Limit per minute, and its use."))
+    daily_spending_limit_sol: DayUse = declared(Json("Limit on SOL in 24 hours, and its use."))
+    max_costs_sol_per_day: DayUse = declared(Json("Limit on fees and rent, and its use."))
     daily_tokens: Mapping[str, Any] = declared(
-        Shape("Use by mint.", form=mapping(answer_schema(TokenUse), ""), example={})
+        Shape("Limits by mint.", form=mapping(answer_schema(TokenUse), ""), example={})
     )
     grants: tuple[PrincipalRoom, ...] = declared(
-        Json("The room of each principal under grants.", example=[])
+        Json("What each principal's grants still allow.", example=[])
     )
 
 
@@ -158,10 +160,10 @@ class Limits(Answer):
 class Bound(Answer):
     """The maximum amount of one asset that can leave a wallet."""
 
-    most: str | None = declared(Text("Exact whole units; null if nothing bounds it."))
-    reason: str | None = declared(Text("Why nothing bounds it."), default=None)
+    most: str | None = declared(Text("Exact whole units; null if unlimited."))
+    reason: str | None = declared(Text("Why the amount is unlimited."), default=None)
     dollars_beside: str | None = declared(
-        Text("Dollars of it that may leave in addition."), default=None
+        Text("Amount in dollars that may leave in addition."), default=None
     )
 
 
@@ -172,14 +174,14 @@ class CanLeave(Answer):
     window: str = declared(Text("Always `24h`: any 24 hours.", example="24h"))
     assets: Mapping[str, Any] = declared(
         Shape(
-            "By symbol or mint; `*` is dollars of all others, `COSTS` SOL of fees and rent.",
+            "By symbol or mint; `*`: dollars of all others, `COSTS`: SOL for fees and rent.",
             form=mapping(answer_schema(Bound), ""),
             example={"SOL": {"most": "10"}, "COSTS": {"most": "0.05"}, "*": {"most": "0"}},
         )
     )
     sentence: str = declared(
         Text(
-            "The same in words.",
+            "The maximum amounts in words.",
             example="At most 10 SOL and 0.05 SOL of fees and rent can leave wallet savings today by"
             " anybody but the operator.",
         )

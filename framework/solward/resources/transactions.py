@@ -18,7 +18,7 @@ from solward.resources.declare import (
     declared,
     resource,
     sol,
-    whole,
+    whole_metadata,
 )
 from solward.resources.fields import (
     Address,
@@ -48,10 +48,10 @@ from solward.types.record import REFUSALS_OF, TransactionStatus, TransactionType
 _NUMBERS = {
     "asked": "The amount asked for.",
     "limit": "The amount allowed.",
-    "left": "The part of it that was left.",
-    "used": "The part of it that was used.",
-    "unit": "Their unit, such as `SOL`; without one they begin with `$` or end with `%`.",
-    "window": "The time that the limit is for, such as `24 hours`.",
+    "left": "The part of the limit that was left.",
+    "used": "The part of the limit that was used.",
+    "unit": "Unit of the numbers, such as `SOL`; if absent, they begin with `$` or end with `%`.",
+    "window": "The period of the limit, such as `24 hours`.",
     "mint": "The token's mint, if the unit is not its symbol.",
 }
 NUMBERS = response_object(
@@ -59,27 +59,29 @@ NUMBERS = response_object(
 )
 _EFFECTS = response_object(
     {
-        "solOut": Amount("SOL that leaves, gross."),
-        "fee": Amount("The network's fee."),
-        "rent": Amount("Rent of accounts it opens."),
-        "accountsCreated": Whole("Accounts that it opens.", least=0),
+        "solOut": Amount("SOL that leaves; SOL that arrives is not subtracted."),
+        "fee": Amount("The network fee in SOL."),
+        "rent": Amount("Rent in SOL for opened accounts."),
+        "accountsCreated": Whole("Number of accounts that are opened.", least=0),
         "tokensOut": mapping(Units("Smallest units."), "Tokens that leave, by mint."),
-        "tokensIn": mapping(Units("Smallest units."), "By mint; SOL by wrapped SOL's."),
-        "programs": array(Address("A program."), "The programs it calls."),
+        "tokensIn": mapping(Units("Smallest units."), "Tokens that arrive, by mint."),
+        "programs": array(Address("A program."), "The programs that are called."),
         "authorityChanges": array(
             response_object(
                 {
                     "kind": Text("The kind of authority."),
                     "account": Address("The account."),
-                    "to": nullable(Address("The new holder; null: nobody.").answer_schema()),
+                    "to": nullable(Address("The new authority; null: none.").answer_schema()),
                 }
             )
         ),
-        "closedAccounts": mapping(Text("The recipient of its SOL."), "By account."),
+        "closedAccounts": mapping(
+            Text("The recipient."), "The SOL's recipient, by closed account."
+        ),
     }
 )
 _RULES = Texts(
-    "The rules evaluated, in order; one that refused is the last.",
+    "The evaluated rules, in order; a rule that refused is the last.",
     each="A rule's name.",
     example=["max_per_tx"],
 )
@@ -92,10 +94,12 @@ _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 class TransactionFilter(Request):
     """A filter of records; a field that is None matches every record."""
 
-    wallet_id: str | None = declared(WalletId("Only this wallet's.", cli="--wallet"), default=None)
+    wallet_id: str | None = declared(
+        WalletId("Only records of this wallet.", cli="--wallet"), default=None
+    )
     agent_id: str | None = declared(
         AgentId(
-            "Only what this agent asked for; it may be deleted.",
+            "Only records of this agent, which may be deleted.",
             cli="--agent",
             pattern=_UUID,
             wrong="agentId must be the id of an agent",
@@ -125,7 +129,7 @@ class ListedTransactions(TransactionFilter):
     """A request for a page of records."""
 
     limit: int = declared(LIMIT, default=50)
-    before: str | None = declared(Text("A record's id: only older ones."), default=None)
+    before: str | None = declared(Text("Only records older than this record."), default=None)
     fees: bool = declared(Flag("Include each transaction's network fee."), default=False)
 
 
@@ -135,20 +139,19 @@ class NetworkFee(Answer):
 
     lamports: int = declared(
         Whole(
-            "The network's fee: an upper bound until it has landed, then the charge; for a swap in"
-            " steps, of all steps.",
+            "The network fee: an upper bound until the transaction has landed, then the charge. For"
+            " a swap in steps, the sum of all steps.",
             most=U64_MAX,
         )
     )
     compute_units: int | None = declared(
-        Whole("Compute units it used; see docs/reference/transactions.md.", most=U64_MAX),
-        default=None,
+        Whole("Compute units used; see docs/reference/transactions.md.", most=U64_MAX), default=None
     )
     compute_unit_limit: int | None = declared(
-        Whole("Compute units it may use; absent if not set.", most=U64_MAX), default=None
+        Whole("Maximum compute units; absent if not set.", most=U64_MAX), default=None
     )
     priority_fee_micro_lamports: int | None = declared(
-        Whole("Micro-lamports for each unit of the limit.", most=U64_MAX), default=None
+        Whole("Micro-lamports per compute unit of the limit.", most=U64_MAX), default=None
     )
 
 
@@ -159,9 +162,9 @@ class Transaction(Answer):
     component: ClassVar = "Transaction"
 
     id: str = declared(Id("The record.", example=Example.TRANSACTION))
-    wallet_id: str = declared(Id("The wallet it belongs to.", example=Example.WALLET))
+    wallet_id: str = declared(Id("The transaction's wallet.", example=Example.WALLET))
     agent_id: str | None = declared(
-        Id("The agent that caused it; absent if none did."), default=None
+        Id("The agent that asked; absent if no agent did."), default=None
     )
     principal: str = declared(
         Text(
@@ -171,43 +174,48 @@ class Transaction(Answer):
     )
     type: str = declared(
         Shape(
-            "Its type; a plugin may give its own transactions another one.",
+            "The transaction's type; plugins may use types of their own.",
             form=Text("").answer_schema() | {"examples": list(TransactionType)},
             example="transfer",
         )
     )
     status: str = declared(
         Shape(
-            "See docs/reference/transactions.md.",
+            "The status; see docs/reference/transactions.md.",
             form=ref("TransactionStatus"),
             example="confirmed",
         )
     )
     signature: str | None = declared(
         Text(
-            "The ledger's signature, base58; absent until it is signed.",
+            "The transaction's base58 signature; absent until it is signed.",
             pattern="[1-9A-HJ-NP-Za-km-z]{64,88}",
         ),
         default=None,
     )
     details: Mapping[str, Any] = declared(
-        Json("By type, in whole units.", example={"to": Example.ADDRESS, "amount": 5})
+        Json(
+            "Details by type; amounts in whole_metadata units.",
+            example={"to": Example.ADDRESS, "amount": 5},
+        )
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
-    timestamp: datetime = declared(Time("When it was judged."))
+    timestamp: datetime = declared(Time("When the guardrails judged it."))
     fee: NetworkFee | None = declared(Json("The network fee."), default=None)
-    error: str | None = declared(Text("Why it is blocked or failed, if so."), default=None)
+    error: str | None = declared(
+        Text("Why the transaction was blocked or failed, if so."), default=None
+    )
 
 
 @resource
 class TransactionPage(Answer):
-    """One page of a list."""
+    """One page of a list of records."""
 
     transactions: tuple[Transaction, ...] = declared(Json("Newest first."))
     next: str | None = declared(
         Id(
-            "Only in the answer to a filter: `before` of the next page, null if no older record"
-            " fits. Pages before the last may have fewer records than `limit`, or none."
+            "`before` of the next page, or null on the last page; present only if a filter was"
+            " given. Any page may have fewer records than `limit`, or none."
         ),
         default=None,
         nullable=True,
@@ -219,7 +227,7 @@ class CouldLeave(Answer):
     """The maximum that a transaction's bytes could take from the wallet."""
 
     lines: tuple[Mapping[str, Any], ...] = declared(
-        Shape("The most of each asset.", form=array(LINE), example=[])
+        Shape("The maximum of each asset.", form=array(LINE), example=[])
     )
     costs_sol: Decimal = declared(COSTS, named="costsLamports", read=sol)
 
@@ -228,7 +236,7 @@ class CouldLeave(Answer):
 class Refusal(Answer):
     """The refusal of a transaction, with its reason."""
 
-    rule: str = declared(Text("The rule that refused it."))
+    rule: str = declared(Text("The rule that refused the transaction."))
     reason: str = declared(Text("The rule's reason."))
     numbers: Mapping[str, str] = declared(
         Shape("The reason's numbers.", form=ref("RefusalNumbers"), example={})
@@ -245,15 +253,15 @@ class Judged(Answer):
 
     component: ClassVar = "JudgedTransaction"
 
-    transaction: Transaction = field(metadata=whole(Transaction.of))
-    refusal: Refusal | None = declared(Json("Why it was refused."), default=None)
+    transaction: Transaction = field(metadata=whole_metadata(Transaction.of))
+    refusal: Refusal | None = declared(Json("The rule and its reason."), default=None)
     could_leave: CouldLeave | None = declared(
-        Json("The most that it could take.", example=answer_example(CouldLeave)), default=None
+        Json("The maximum that could leave.", example=answer_example(CouldLeave)), default=None
     )
 
     @property
     def rule(self) -> str | None:
-        """The rule that refused it; None if no rule did."""
+        """The rule that refused the transaction; None if no rule did."""
         return None if self.refusal is None else self.refusal.rule
 
     @property
@@ -272,20 +280,17 @@ class Refusals(Answer):
     """The newest refusals, and the number of refusals in 24 hours."""
 
     refusals: tuple[Judged, ...] = declared(Json("Newest first."))
-    last_day: int = declared(Whole("Refused in the last 24 hours."), named="lastDay.count")
+    last_day: int = declared(Whole("Refusals in the last 24 hours."), named="lastDay.count")
     by_rule: Mapping[str, int] = declared(
         Shape(
-            "Refusals by rule, most first.",
-            form=mapping(Whole("Of the count.", least=0), ""),
+            "Number of refusals by rule, largest first.",
+            form=mapping(Whole("Number of refusals.", least=0), ""),
             example={"max_per_tx": 1},
         ),
         named="lastDay.byRule",
     )
     is_complete: bool = declared(
-        Flag(
-            f"False if only the newest {REFUSALS_OF:,} transactions were counted.",
-            example=True,
-        ),
+        Flag(f"False if only the newest {REFUSALS_OF:,} transactions were counted.", example=True),
         named="lastDay.isComplete",
     )
 
@@ -301,20 +306,22 @@ class Trial(Answer):
     component: ClassVar = "DryRun"
 
     dry_run: bool = declared(Flag("Always true.", const=True))
-    allowed: bool = declared(Flag("Whether it would be signed and sent.", example=True))
-    held: bool = declared(
-        Flag("True if a person would be asked, else absent.", const=True), default=False
+    allowed: bool = declared(
+        Flag("Whether the transaction would be signed and sent.", example=True)
     )
-    rule: str | None = declared(Text("The rule that refuses it, if one does."), default=None)
+    held: bool = declared(
+        Flag("True if a person would have to approve, else absent.", const=True), default=False
+    )
+    rule: str | None = declared(Text("The rule that would refuse, if any."), default=None)
     reason: str | None = declared(
-        Text("Why it would be refused or held, else absent."), default=None
+        Text("Why the transaction would be refused or held, else absent."), default=None
     )
     numbers: Mapping[str, str] = declared(
         Shape("The reason's numbers.", form=ref("RefusalNumbers")), default=None
     )
     guardrails_applied: tuple[str, ...] = declared(_RULES)
     effects: Mapping[str, Any] | None = declared(
-        Shape("The simulated effects; absent if it failed.", form=_EFFECTS), default=None
+        Shape("Simulated effects; absent if simulation failed.", form=_EFFECTS), default=None
     )
 
     @classmethod
@@ -332,8 +339,8 @@ EXPORT_TRANSACTIONS: Call[Any] = Call(
     None,
     query=TransactionFilter,
     name=None,
-    about="All that fit, newest first. A key confined to one wallet gets only that wallet's, and no"
-    " key gets names.",
+    about="All records that match, newest first. A key limited to one wallet gets only that"
+    " wallet's records, and no key gets names.",
 )
 LIST_TRANSACTIONS = Call(
     "listTransactions",
@@ -342,7 +349,7 @@ LIST_TRANSACTIONS = Call(
     TransactionPage,
     query=ListedTransactions,
     name=None,
-    about="A key confined to one wallet sees only that wallet's.",
+    about="A key limited to one wallet gets only that wallet's records.",
 )
 LIST_WALLET_TRANSACTIONS = Call(
     "listWalletTransactions",
@@ -355,16 +362,16 @@ LIST_WALLET_TRANSACTIONS = Call(
 GET_TRANSACTION = Call(
     "getTransaction",
     "GET /transactions/{transaction_id}",
-    "Get a record, with its refusal and the most that its bytes could take.",
+    "Get a record, with its refusal and the maximum that could leave.",
     Judged,
 )
 LIST_REFUSALS = Call(
     "listRefusals",
     "GET /refusals",
-    "List refusals with their reasons, and count those of 24 hours.",
+    "List refusals with reasons, and count refusals in 24 hours.",
     Refusals,
     query=OfWallet,
     name="refusals",
-    about=f"Among the newest {REFUSALS_OF:,} transactions. A key confined to one wallet sees only"
+    about=f"Searches the newest {REFUSALS_OF:,} transactions. A key limited to one wallet gets only"
     " that wallet's.",
 )

@@ -61,7 +61,7 @@ class ListedWallets(Request):
     """A request for the list of wallets."""
 
     limit: int | None = declared(LIMIT, default=None)
-    before: str | None = declared(Text("A wallet's id: only older ones."), default=None)
+    before: str | None = declared(Text("Only wallets older than this wallet."), default=None)
     created_by: bool = declared(Flag("Include who created each wallet."), default=False)
 
 
@@ -85,12 +85,12 @@ class Wallet(Answer):
     component: ClassVar = "Wallet"
 
     id: str = declared(_WALLET)
-    name: str = declared(Text("Its name.", example="docs"))
-    address: str = declared(Address("Its address."), named="publicKey")
-    created_at: datetime = declared(Time("When it was made."))
-    tags: tuple[str, ...] = declared(Texts("Labels in their order.", each="A tag."))
+    name: str = declared(Text("The wallet's name.", example="docs"))
+    address: str = declared(Address("The wallet's address."), named="publicKey")
+    created_at: datetime = declared(Time("When the wallet was made."))
+    tags: tuple[str, ...] = declared(Texts("Labels in the given order.", each="A tag."))
     created_by: str | None = declared(
-        Text("The principal that made it, if asked for."), default=None, nullable=True
+        Text("The principal that made the wallet, if requested."), default=None, nullable=True
     )
 
 
@@ -100,8 +100,8 @@ class CreatedWallet(Answer):
 
     id: str = declared(_WALLET, named="walletId")
     name: str = declared(Text("The wallet's name.", example="mine"))
-    address: str = declared(Address("Its public key."))
-    created_at: datetime = declared(Time("When it was made."))
+    address: str = declared(Address("The wallet's public key."))
+    created_at: datetime = declared(Time("When the wallet was made."))
 
 
 @resource
@@ -109,13 +109,13 @@ class TokenBalance(Answer):
     """A wallet's tokens of one mint: `amount` in whole tokens, `units` in smallest units."""
 
     mint: str = declared(Address("The mint."))
-    symbol: str | None = declared(Text("The symbol, if known."), default=None)
-    amount: Decimal = declared(Amount("Whole tokens.", example=5), named="uiBalance")
-    units: int = declared(Units("Smallest units."), named="rawBalance", read=int)
-    decimals: int = declared(Whole("Decimals of a token.", most=255, example=6))
+    symbol: str | None = declared(Text("The token's symbol, if known."), default=None)
+    amount: Decimal = declared(Amount("Balance in whole tokens.", example=5), named="uiBalance")
+    units: int = declared(Units("Balance in smallest units."), named="rawBalance", read=int)
+    decimals: int = declared(Whole("Decimals of the mint.", most=255, example=6))
 
 
-def _decimals(raw: Mapping[str, Any]) -> dict[str, Decimal]:
+def _decimals_by_asset(raw: Mapping[str, Any]) -> dict[str, Decimal]:
     return {name: decimal(each) for name, each in raw.items()}
 
 
@@ -123,10 +123,10 @@ def _decimals(raw: Mapping[str, Any]) -> dict[str, Decimal]:
 class Worth(Answer):
     """A wallet's value in dollars."""
 
-    total: Decimal = declared(Amount("Dollars of all that has a price."))
+    total: Decimal = declared(Amount("Dollars of all assets with a price."))
     assets: Mapping[str, Decimal] = declared(
         Shape("Value by `SOL` or mint.", form=mapping(Amount("Dollars."), ""), example={}),
-        read=_decimals,
+        read=_decimals_by_asset,
     )
     unpriced: Mapping[str, str] = declared(
         Shape("Assets without a price, and why.", form=mapping(Text("Why."), ""), example={})
@@ -139,9 +139,9 @@ class Balance(Answer):
 
     component: ClassVar = "Balance"
 
-    sol: Decimal = declared(Amount("SOL.", example=2.39794572))
-    tokens: tuple[TokenBalance, ...] = declared(Json("Empty token accounts are left out."))
-    usd: Worth | None = declared(Json("Its value, if asked for."), default=None)
+    sol: Decimal = declared(Amount("The wallet's SOL.", example=2.39794572))
+    tokens: tuple[TokenBalance, ...] = declared(Json("Token balances, zero ones only on request."))
+    usd: Worth | None = declared(Json("The wallet's value, if requested."), default=None)
 
 
 @resource
@@ -151,8 +151,8 @@ class WalletLimits(Limits):
     component: ClassVar = "WalletLimits"
 
     wallet_id: str = declared(_WALLET)
-    frozen: bool = declared(Flag("Whether its transactions, or all, are stopped."))
-    can_leave: CanLeave = declared(Json("The most, operator aside."))
+    frozen: bool = declared(Flag("Whether the wallet or the service is frozen."))
+    can_leave: CanLeave = declared(Json("The maximum that anybody but the operator can move."))
 
 
 @resource
@@ -161,8 +161,8 @@ class RentHeld(Answer):
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
-    sol: Decimal = declared(Number("SOL that it gives back.", example=0.002))
-    closes: bool = declared(Flag("Whether it is empty and will be closed."))
+    sol: Decimal = declared(Number("SOL that the account gives back.", example=0.002))
+    closes: bool = declared(Flag("Whether the account is empty and will be closed."))
 
 
 @resource
@@ -171,15 +171,15 @@ class RentKept(Answer):
 
     account: str = declared(Address("The token account."))
     mint: str = declared(Address("Its mint."))
-    reason: str = declared(Text("Why it keeps its rent."))
+    reason: str = declared(Text("Why the account keeps its rent."))
 
 
 @resource
 class Reclaimable(Answer):
     """The rent that can be recovered from a wallet's token accounts."""
 
-    reclaimable: Decimal = declared(Number("SOL that would come back.", example=0.002))
-    accounts: tuple[RentHeld, ...] = declared(Json("Accounts that give it back, the most first."))
+    reclaimable: Decimal = declared(Number("SOL that would return to the wallet.", example=0.002))
+    accounts: tuple[RentHeld, ...] = declared(Json("Accounts that give back rent, largest first."))
     kept: tuple[RentKept, ...] = declared(Json("Accounts that keep their rent.", example=[]))
 
 
@@ -191,27 +191,24 @@ class Pocket(Answer):
 
     address: str = declared(
         Address(
-            "Its public key; the wallet's key makes its signatures.",
-            example=Example.STRANGER,
+            "The pocket's public key, for which the wallet's key signs.", example=Example.STRANGER
         )
     )
-    counter: int = declared(Whole("Its number in the wallet.", least=1, example=7))
-    transaction_id: str | None = declared(Id("The record that used it last."), default=None)
-    program: str | None = declared(
-        Address("The position's program, if it has a name."), default=None
-    )
+    counter: int = declared(Whole("The pocket's number in the wallet.", least=1, example=7))
+    transaction_id: str | None = declared(Id("The latest record of the pocket."), default=None)
+    program: str | None = declared(Address("The program of a named position."), default=None)
     position: str | None = declared(Text("The position's name.", example="pool 3"), default=None)
     mints: tuple[str, ...] = declared(
-        Shape("Tokens it may hold.", form=array(Address("A mint.")), example=[])
+        Shape("Tokens that the pocket may hold.", form=array(Address("A mint.")), example=[])
     )
     at_risk: Mapping[str, str] = declared(
         Shape(
-            "Amounts put in and not brought back, by `SOL` or mint.",
+            "Amounts put into the pocket and not yet returned, by `SOL` or mint.",
             form=mapping(Units("Smallest units."), ""),
             example={"SOL": "5000000"},
         )
     )
-    created_at: datetime = declared(Time("When it was first used."))
+    created_at: datetime = declared(Time("When the pocket was first used."))
 
 
 @resource
@@ -219,7 +216,7 @@ class Pockets(Answer):
     """A wallet's pockets that may contain funds."""
 
     wallet_id: str = declared(_WALLET)
-    pockets: tuple[Pocket, ...] = declared(Json("The oldest first."))
+    pockets: tuple[Pocket, ...] = declared(Json("The pockets, oldest first."))
 
 
 @resource
@@ -229,12 +226,12 @@ class Stake(Answer):
     component: ClassVar = "Stake"
 
     address: str = declared(Address("The stake account."))
-    balance: Decimal = declared(Amount("SOL, rent included."))
+    balance: Decimal = declared(Amount("Balance in SOL, rent included."))
     state: str = declared(
         Choice("Activation.", options=("activating", "active", "deactivating", "inactive"))
     )
     locked: bool = declared(
-        Flag("True if a lockup forbids its withdrawal.", const=True), default=False
+        Flag("True if a lockup forbids a withdrawal.", const=True), default=False
     )
 
     @property
@@ -252,11 +249,11 @@ class Stake(Answer):
 class Stakes(Answer):
     """The stakes of a wallet."""
 
-    stakes: tuple[Stake, ...] = declared(Json("Stakes it may unstake or withdraw."))
+    stakes: tuple[Stake, ...] = declared(Json("Stakes that the wallet may unstake or withdraw."))
     complete: bool = declared(
         Flag(
-            "False if the RPC provider serves no getProgramAccounts: then these are only stakes"
-            " that this service has records of. Absent otherwise."
+            "False if the RPC provider serves no getProgramAccounts, so that only stakes"
+            " with a record of this service are listed. Absent otherwise."
         ),
         default=True,
     )
@@ -273,8 +270,8 @@ LIST_WALLETS = Call(
     query=ListedWallets,
     name=None,
     listed="wallets",
-    about="All of them, oldest first; with `limit` or `before` a page, newest first, of 50 by"
-    " default. A key confined to one wallet sees only that one.",
+    about="All wallets, oldest first; with `limit` or `before` a page, newest first, of 50 by"
+    " default. A key limited to one wallet gets only that wallet.",
 )
 GET_WALLET = Call("getWallet", "GET /wallets/{wallet_id}", "Get a wallet.", Wallet)
 CHANGE_WALLET = Call(
@@ -296,7 +293,7 @@ GET_BALANCE = Call(
 GET_LIMITS: Call[Any] = Call(
     "getWalletLimits",
     "GET /wallets/{wallet_id}/limits",
-    "Get the service's limits for a wallet, and how much of each is spent.",
+    "Get the service's limits for a wallet, and their use.",
     WalletLimits,
     name="limits",
     is_raw=True,
@@ -307,12 +304,12 @@ GET_RECLAIMABLE = Call(
     "List the rent that a wallet's token accounts can give back.",
     Reclaimable,
     name="reclaimable",
-    about="`reclaim-rent` takes it, in as many calls as it needs.",
+    about="`reclaim-rent` takes the rent, in as many calls as are needed.",
 )
 GET_POCKETS = Call(
     "getWalletPockets",
     "GET /wallets/{wallet_id}/pockets",
-    "List a wallet's pockets that may hold something, and the amounts at risk.",
+    "List a wallet's pockets that may hold funds, and the amounts at risk.",
     Pockets,
     name="pockets",
 )
@@ -323,7 +320,7 @@ SWEEP_POCKET = Call(
     Transaction,
     body=Sweep,
     name="sweep_pocket",
-    about="It also works for a frozen wallet: only the network fee leaves.",
+    about="A sweep also works for a frozen wallet, as only the network fee leaves.",
     shown={
         "type": TransactionType.OTHER,
         "details": {"pocket": Example.STRANGER},
