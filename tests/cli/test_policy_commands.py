@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> Non
             assert live.error("policy", command, str(file)).startswith(error)
     missing = live.error("policy", "check", str(live.home / "none.json"))
     assert "a JSON file, -, or a sentence in quotes is expected" in missing
-    assert "are expected, not" in live.error("policy", "add", "Key x may stake a lot.")
+    assert "is expected, not" in live.error("policy", "add", "Key x may stake a lot.")
     typed = "Agent demo-agent may swap up to 1 SOL a dy."
     assert 'understood: "dy", did you mean "day"?' in live.error("policy", "add", typed)
     for text in ("Agent demo-agent can swap.", "Agent demo-agent may swap", "  "):

@@ -122,7 +122,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"grants": [{**SPENDS, "who": "key:ci", "assets": {STRANGER: {"per": {"1h": "1"}}}}]},
-        f"grants[0].assets.{STRANGER}: no mint that is known has this address",
+        f"grants[0].assets.{STRANGER}: no known mint has this address",
     ),
     (
         {"grants": [{**SPENDS, "who": "key:ci", "assets": {"SOL": {"per": {"1h": 1}}}}]},

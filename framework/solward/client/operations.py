@@ -67,7 +67,7 @@ class Operations(Generic[T]):
         slippage_bps: int | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Sell `amount` whole units of `input_token` for `output_token`; each a mint or a symbol.
+        """Sell `amount` whole units of `input_token` for `output_token`, each a mint or symbol.
         `slippage_bps` is 50 by default."""
         body = json_fields(
             input_token=input_token,
@@ -106,7 +106,7 @@ class Operations(Generic[T]):
         decimals: int | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Mint `amount` more whole tokens of `mint` to the wallet, its mint authority."""
+        """Mint `amount` more whole tokens of `mint` to the wallet, the mint authority."""
         body = json_fields(mint=mint, amount=exact_number(amount, "amount"), decimals=decimals)
         return await self._pay(wallet_id, "mint-supply", body, idempotency_key)
 
@@ -147,15 +147,15 @@ class Operations(Generic[T]):
     async def close_account(
         self, wallet_id: str, *, mint: str, idempotency_key: str | None = None
     ) -> T:
-        """Close the wallet's empty token account of `mint`; its rent comes back."""
+        """Close the wallet's empty token account of `mint`; the rent returns."""
         body = json_fields(mint=mint)
         return await self._pay(wallet_id, "close-account", body, idempotency_key)
 
     async def reclaim_rent(
         self, wallet_id: str, *, take: str | None = None, idempotency_key: str | None = None
     ) -> T:
-        """Take back the rent that the wallet's token accounts hold beyond the cluster's minimum,
-        and close its empty ones. `take` is 'all' by default."""
+        """Reclaim rent above the cluster's minimum from the wallet's token accounts, and close
+        empty accounts. `take` is 'all' by default."""
         body = json_fields(take=take)
         return await self._pay(wallet_id, "reclaim-rent", body, idempotency_key)
 

@@ -60,8 +60,7 @@ class OperationMethods:
         slippage_bps: int = 50,
         remember: Remember = (),
     ) -> TransactionRecord:
-        """Sell `amount` whole units of `input_token` for `output_token`; each a mint or a
-        symbol."""
+        """Sell `amount` whole units of `input_token` for `output_token`, each a mint or symbol."""
         return await self._perform(
             "swap",
             {
@@ -97,7 +96,7 @@ class OperationMethods:
         decimals: int | None = None,
         remember: Remember = (),
     ) -> TransactionRecord:
-        """Mint `amount` more whole tokens of `mint` to the wallet, its mint authority."""
+        """Mint `amount` more whole tokens of `mint` to the wallet, the mint authority."""
         return await self._perform(
             "mint_supply", {"mint": mint, "amount": amount, "decimals": decimals}, remember
         )
@@ -126,14 +125,14 @@ class OperationMethods:
         return await self._perform("burn", {"mint": mint, "amount": amount}, remember)
 
     async def close_account(self, *, mint: str, remember: Remember = ()) -> TransactionRecord:
-        """Close the wallet's empty token account of `mint`; its rent comes back."""
+        """Close the wallet's empty token account of `mint`; the rent returns."""
         return await self._perform("close_account", {"mint": mint}, remember)
 
     async def reclaim_rent(
         self, *, take: str = "all", remember: Remember = ()
     ) -> TransactionRecord:
-        """Take back the rent that the wallet's token accounts hold beyond the cluster's minimum,
-        and close its empty ones."""
+        """Reclaim rent above the cluster's minimum from the wallet's token accounts, and close
+        empty accounts."""
         return await self._perform("reclaim_rent", {"take": take}, remember)
 
     async def stake(

@@ -45,19 +45,19 @@ from solward.vault.store import spending
 from solward.vault.store.holds import HoldRow
 
 SWEEP_S: Final = 10.0
-"""Seconds between two looks for expired holds, and for approved holds of a dead process."""
+"""Seconds between two sweeps for expired holds and for approved holds of a dead process."""
 CLOSE_WAIT_S: Final = 5.0
 WEBHOOK: Final = "webhook"
 
 MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
-"""Returns whether an API key (a principal) may approve payments by a wallet; None: by any
-wallet."""
+"""Returns whether an API key, given as a principal, may approve payments by a wallet; None means
+any wallet."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Approvals:
-    """The holds of a service."""
+    """Reads, approves, denies and expires the holds of a service."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Approvals:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, hold_id: str) -> Hold:
-        """Return one hold, and expire it first if its time is over; raises `NotFound`."""
+        """Return one hold, which expires first if it is overdue; raises `NotFound`."""
         return (await self._current(hold_id)).hold
 
     async def listed(
@@ -154,7 +154,7 @@ class Approvals:
         return row.hold
 
     async def deny(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
-        """Deny a hold that waits, or that was approved and is not carried out yet.
+        """Deny a hold that waits, or that is approved and not yet carried out.
 
         Repeating the request then returns a blocked record.
 
@@ -180,14 +180,14 @@ class Approvals:
         return row.hold
 
     async def may_decide(self, principal: str) -> bool:
-        """Return whether a principal, an admin or a key with a grant, may decide others' holds."""
+        """Return whether a principal may decide others' holds, as an admin or by a grant."""
         if is_admin(principal) or principal == WEBHOOK:
             return True
         async with self._database.read() as connection:
             return await self._may_approve(connection, principal, None)
 
     async def sweep(self) -> None:
-        """Expire holds whose time is over; carry out approved holds of a dead process."""
+        """Expire overdue holds, and carry out the approved holds of a dead process."""
         await self._expire()
         async with self._database.read() as connection:
             left = await store.abandoned_holds(connection, self._me)
@@ -201,7 +201,7 @@ class Approvals:
                 self._start(row)
 
     async def close(self) -> None:
-        """Wait a while for holds that are being carried out; the next start does the others."""
+        """Wait a while for holds in progress; the next start carries out the others."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=CLOSE_WAIT_S)
         for task in list(self._running.values()):
@@ -318,7 +318,7 @@ class Approvals:
         return row
 
     async def _check_approver(self, connection: AsyncConnection, hold: Hold, approver: str) -> None:
-        """Allow the operator, the webhook, and a key with a grant that is not the requester."""
+        """Allow the operator, the webhook, and a key with a grant that did not make the request."""
         if is_admin(approver) or approver == WEBHOOK:
             return
         kind, _, key_id = approver.partition(":")
@@ -330,13 +330,13 @@ class Approvals:
             raise MayNotDecide("This key has no grant to approve")
 
     async def _check_agent(self, hold: Hold) -> None:
-        """Refuse to approve a stopped agent's hold; the holds wait until the agent runs again."""
+        """Refuse to approve a stopped agent's hold, which waits until the agent runs again."""
         if hold.agent_id is None:
             return
         async with self._database.read() as connection:
             is_stopped = await spending.is_stopped(connection, hold.agent_id)
         if is_stopped:
-            raise HoldDecided("The agent was stopped; start it to approve this, or deny it")
+            raise HoldDecided("The agent was stopped; start it to approve the hold, or deny it")
 
     async def _is_known(self, principal: str) -> bool:
         with contextlib.suppress(SolwardError):
@@ -374,7 +374,7 @@ def _called(approver: str) -> str:
 
 @asynccontextmanager
 async def sweeping(approvals: Approvals) -> AsyncIterator[None]:
-    """Sweep every `SWEEP_S` seconds until the block ends."""
+    """Sweep the holds every `SWEEP_S` seconds until the block ends."""
 
     async def run() -> None:
         while True:

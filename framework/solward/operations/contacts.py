@@ -29,7 +29,7 @@ _OWN: Final = skeleton("wallet")
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """The contacts of a service."""
+    """Reads, names and removes the contacts of a service."""
 
     database: Database
 

@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def path(self) -> str:
-        """The last segment of its URL and the name of its command, such as `wrap-sol`."""
+        """The last segment of the URL, and the command's name, such as `wrap-sol`."""
         return self.route or self.name.replace("_", "-")
 
     def read(self, params: Mapping[str, object]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ UNWRAP_SOL = Operation(
     details=(
         Amount("SOL that was wrapped.", name="amount"),
         _WRAPPED_ACCOUNT,
-        Amount("Rent that came back.", name="reclaimed"),
+        Amount("Rent in SOL that returned to the wallet.", name="reclaimed"),
     ),
     answer={
         "amount": 0.5,
@@ -222,7 +222,7 @@ _DEFAULT_SLIPPAGE_BPS = 50
 
 _TRADED = "Mint address, or a symbol known on this network such as SOL or USDC."
 _SLIPPAGE = Whole(
-    "Most the price may move, in basis points;"
+    "Maximum price change in basis points;"
     f" {_DEFAULT_SLIPPAGE_BPS} is {_DEFAULT_SLIPPAGE_BPS / 100:g}%.",
     name="slippage_bps",
     least=0,
@@ -236,7 +236,7 @@ SWAP = Operation(
     type=TransactionType.SWAP,
     tag="money",
     title="Sell one token for another at the market's price",
-    does="Sell `amount` whole units of `input_token` for `output_token`; each a mint or a symbol.",
+    does="Sell `amount` whole units of `input_token` for `output_token`, each a mint or symbol.",
     fields=(
         Token(_TRADED, name="input_token", title="Sell", cli="FROM"),
         Token(_TRADED, name="output_token", title="Buy", cli="INTO"),
@@ -251,8 +251,13 @@ SWAP = Operation(
         Address("The mint that was sold.", name="input_token"),
         Address("The mint that was bought.", name="output_token"),
         Amount("Amount in whole tokens.", name="input_amount"),
-        Amount("Amount that arrived, or until then the quote's.", name="output_amount"),
-        Whole("The request's.", name="slippage_bps", least=_SLIPPAGE.least, most=_SLIPPAGE.most),
+        Amount("Amount that arrived; before that, the quoted amount.", name="output_amount"),
+        Whole(
+            "The requested slippage.",
+            name="slippage_bps",
+            least=_SLIPPAGE.least,
+            most=_SLIPPAGE.most,
+        ),
         Number("A fraction: 0.003 is 0.3%.", name="price_impact"),
         Text("The venue that made the swap, by its plugin's name.", name="venue"),
     ),
@@ -286,7 +291,7 @@ _MOVED = Amount("Whole tokens.", name="amount")
 _HELD = Address("The wallet's token account.", name="account")
 _NAME = Text(f"The token's name, at most {_NAME_BYTES} bytes.", name="name", max_bytes=_NAME_BYTES)
 _AUTHORITY = Choice(
-    "Which right to give up.",
+    "Authority to give up.",
     name="authority_type",
     options=("mint", "freeze"),
     default="mint",
@@ -307,7 +312,7 @@ LAUNCH_TOKEN = Operation(
             max_bytes=_SYMBOL_BYTES,
         ),
         Whole(
-            "Decimals of one whole token.",
+            "Decimals of the token.",
             name="decimals",
             least=0,
             most=_MAX_DECIMALS,
@@ -325,7 +330,7 @@ LAUNCH_TOKEN = Operation(
         Address("The new mint.", name="mint"),
         Text("The token's name on the ledger.", name="name"),
         Text("The token's symbol on the ledger.", name="symbol"),
-        Whole("Decimals of one whole token.", name="decimals", least=0, most=_MAX_DECIMALS),
+        Whole("Decimals of the token.", name="decimals", least=0, most=_MAX_DECIMALS),
         Amount("First supply, in whole tokens.", name="supply"),
         _HELD,
     ),
@@ -347,12 +352,12 @@ MINT_SUPPLY = Operation(
     type=TransactionType.MINT_SUPPLY,
     tag="tokens",
     title="Mint more of a token to the wallet",
-    does="Mint `amount` more whole tokens of `mint` to the wallet, its mint authority.",
+    does="Mint `amount` more whole tokens of `mint` to the wallet, the mint authority.",
     fields=(
         _MINT,
         _TOKENS,
         Whole(
-            "Optional; must equal the token's own decimals.",
+            "If given, must equal the mint's decimals.",
             name="decimals",
             least=0,
             most=_MOST_DECIMALS,
@@ -412,7 +417,7 @@ REVOKE_AUTHORITY = Operation(
     title="Give up the mint or freeze authority of a mint for ever",
     does="Give up the wallet's mint or freeze authority over `mint`, for ever.",
     fields=(_MINT, _AUTHORITY),
-    details=(_OF_MINT, Choice("The right.", name="authority_type", options=_AUTHORITY.options)),
+    details=(_OF_MINT, Choice("The authority.", name="authority_type", options=_AUTHORITY.options)),
     example={"mint": Example.MINT},
     answer={"mint": Example.MINT, "authorityType": "mint"},
     flag="revoked",
@@ -444,14 +449,14 @@ CLOSE_ACCOUNT = Operation(
     type=TransactionType.CLOSE_ACCOUNT,
     tag="tokens",
     title="Close an empty token account and take its rent back",
-    does="Close the wallet's empty token account of `mint`; its rent comes back.",
+    does="Close the wallet's empty token account of `mint`; the rent returns.",
     fields=(
         Token("The mint's address or symbol, or the token account's own address.", name="mint"),
     ),
     details=(
         _OF_MINT,
         Address("The closed account.", name="account"),
-        Amount("SOL that came back.", name="reclaimed"),
+        Amount("Rent in SOL that returned.", name="reclaimed"),
     ),
     example={"mint": Example.MINT},
     answer={
@@ -471,7 +476,7 @@ CLOSE_ACCOUNT = Operation(
 MOST_AT_ONCE = 20
 
 _TAKE = Choice(
-    "What to reclaim: excess rent of accounts, empty accounts, or both.",
+    "What to reclaim: excess rent, rent of empty accounts, or both.",
     name="take",
     options=("all", "excess", "empty"),
     default="all",
@@ -481,21 +486,21 @@ RECLAIM_RENT = Operation(
     name="reclaim_rent",
     type=TransactionType.RECLAIM_RENT,
     tag="tokens",
-    title="Take back rent that token accounts do not need, and close empty ones",
+    title="Reclaim excess rent of token accounts, and close empty accounts",
     does=(
-        "Take back the rent that the wallet's token accounts hold beyond the cluster's minimum, and"
-        " close its empty ones."
+        "Reclaim rent above the cluster's minimum from the wallet's token accounts, and close empty"
+        " accounts."
     ),
     note=(
-        f"One transaction takes from at most {MOST_AT_ONCE} accounts, the largest amounts first;"
-        " `left` says how many remain. `GET /wallets/:id/reclaimable` lists them beforehand."
+        f"One transaction takes rent from at most {MOST_AT_ONCE} accounts, largest amounts first;"
+        " `left` is the number of other accounts. `GET /wallets/:id/reclaimable` lists all."
     ),
     fields=(_TAKE,),
     details=(
-        Amount("SOL that comes back.", name="reclaimed"),
-        Whole("Empty accounts that are closed.", name="closed", least=0, most=MOST_AT_ONCE),
-        Whole("Accounts that give their excess.", name="reduced", least=0, most=MOST_AT_ONCE),
-        Whole("Accounts from which another call can take.", name="left", least=0, most=10**9),
+        Amount("SOL that returns to the wallet.", name="reclaimed"),
+        Whole("Number of closed accounts.", name="closed", least=0, most=MOST_AT_ONCE),
+        Whole("Number of open accounts reduced.", name="reduced", least=0, most=MOST_AT_ONCE),
+        Whole("Number of accounts for another call.", name="left", least=0, most=10**9),
     ),
     example={"take": "all"},
     answer={"reclaimed": 0.00259012, "closed": 1, "reduced": 1, "left": 0},
@@ -508,10 +513,10 @@ RECLAIM_RENT = Operation(
 # Stakes: delegating SOL to a validator and taking it back.
 
 _STAKE_ACCOUNT = Address(
-    "The stake account's address, as a stake or the list of stakes returned it.",
+    "The stake account's address, from `stake` or the list of stakes.",
     name="stake_account",
 )
-_STAKE = Address("The stake.", name="stake_account")
+_STAKE = Address("The stake account.", name="stake_account")
 
 STAKE = Operation(
     name="stake",
@@ -524,15 +529,15 @@ STAKE = Operation(
             "Amount in SOL, at most 9 decimals; the account's rent is part of it.", name="amount"
         ),
         Address(
-            "The validator's vote account; left out, one is chosen by commission, votes and stake.",
+            "The validator's vote account; default a validator by commission, votes and stake.",
             name="validator",
             default=None,
         ),
     ),
     details=(
-        Address("The new account.", name="stake_account"),
-        Address("The vote account.", name="validator"),
-        Text("Why it was chosen.", name="validator_reason"),
+        Address("The new stake account.", name="stake_account"),
+        Address("The validator's vote account.", name="validator"),
+        Text("Why the validator was chosen.", name="validator_reason"),
         Amount("Amount in SOL, rent included.", name="amount"),
     ),
     example={"amount": 1.5},
@@ -563,7 +568,7 @@ UNSTAKE = Operation(
     fields=(_STAKE_ACCOUNT,),
     details=(
         _STAKE,
-        Address("Its vote account.", name="validator"),
+        Address("The validator's vote account.", name="validator"),
         Amount("Delegated amount in SOL.", name="amount"),
     ),
     example={"stakeAccount": Example.STAKE},
@@ -585,7 +590,7 @@ WITHDRAW_STAKE = Operation(
     title="Withdraw all of an inactive stake",
     does="Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet.",
     fields=(_STAKE_ACCOUNT,),
-    details=(_STAKE, Amount("SOL that came back, rent included.", name="amount")),
+    details=(_STAKE, Amount("SOL that returned, rent included.", name="amount")),
     example={"stakeAccount": Example.STAKE},
     answer={"stakeAccount": Example.STAKE, "amount": 1.5},
     flag="withdrawn",

@@ -13,7 +13,7 @@ from solward.vault.money.request import Actor
 
 
 def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLimits:
-    """Return the ceilings of a key, in lamports in any 24 hours."""
+    """Return a key's ceilings, in lamports for any 24 hours."""
     return ScopeLimits(
         daily_lamports=spending_limit_lamports,
         # All principals share the wallet's ceiling on costs, so a key with a low spending limit
@@ -23,7 +23,7 @@ def key_limits(spending_limit_lamports: int, max_costs_lamports: int) -> ScopeLi
 
 
 def limits_of(key: Credential) -> ScopeLimits:
-    """Return the ceilings of a key."""
+    """Return the ceilings of a stored key."""
     return key_limits(key.spending_limit_lamports, key.max_costs_lamports)
 
 
@@ -58,8 +58,8 @@ class KeyCallers:
         return (await self._key(key_id)).hash
 
     async def count_request(self, key_id: str) -> str | None:
-        """Count a run that may spend as a request of the key; raises `KeyRevoked`. If it is beyond
-        the key's rate limit, return the reason and do not count it."""
+        """Count a run that may spend as a request of the key; raises `KeyRevoked`. A run beyond the
+        key's rate limit is not counted: then return the reason."""
         key = await self._key(key_id)
         try:
             await self._limiter.take(key.id, key.rate_limit)

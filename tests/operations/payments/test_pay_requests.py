@@ -96,7 +96,7 @@ def test_headers_of_the_connection_are_the_services(name: str) -> None:
     ],
 )
 def test_nobody_but_the_service_shows_a_payment(name: str, value: str) -> None:
-    refused(f"headers: {name} shows a payment", headers={name: value})
+    refused(f"headers: {name} sends a payment", headers={name: value})
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_value_of_a_header_is_in_no_error() -> None:
 
 def test_bodies_are_bounded_and_belong_to_methods_that_have_one() -> None:
     refused("body must not be larger than 1 MiB", method="POST", body=b"x" * (MAX_BODY_BYTES + 1))
-    refused("body must be absent: GET has none", body=b"x")
+    refused("body must be absent: a GET request", body=b"x")
     refused("method must be one of GET, HEAD", method="CONNECT")
 
 

@@ -251,7 +251,9 @@ async def test_what_asks_for_a_payment_and_offers_none_is_refused(shop: Shop) ->
 
 
 async def test_a_protocol_that_is_not_loaded_cannot_be_asked_for(shop: Shop) -> None:
-    with pytest.raises(InvalidRequest, match=r"protocol must be one of the loaded ones \(.*x402"):
+    with pytest.raises(
+        InvalidRequest, match=r"protocol must be one of the loaded protocols \(.*x402"
+    ):
         await shop.buys(protocol="lightning")
     shop.seller.says(shop.asks())
     shop.seller.asked.clear()

@@ -326,13 +326,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no object": ([], "grants[3]: an object is expected, not an array"),  # type: ignore[dict-item]
     "unknown field": (
         WHOLE | {"maximum": "5"},
-        "grants[3].maximum: is no field of this; who, wallet, may, assets, to, new, via, costs, "
-        "rate, hours, until, swap are",
+        "grants[3].maximum: is not a field; the fields are who, wallet, may, assets, to, new, "
+        "via, costs, rate, hours, until, swap",
     ),
     "a field with a line end": (
         WHOLE | {"a\nb": 1},
-        'grants[3]["a\\nb"]: is no field of this; who, wallet, may, assets, to, new, via, costs, '
-        "rate, hours, until, swap are",
+        'grants[3]["a\\nb"]: is not a field; the fields are who, wallet, may, assets, to, new, '
+        "via, costs, rate, hours, until, swap",
     ),
     "no who": ({**WHOLE, "who": None}, "grants[3].who: a string is expected, not null"),
     "who without a kind": (
@@ -346,7 +346,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a site that transfers": (
         WHOLE | {"who": "site:api.example.com"},
-        'grants[3].may[0]: of a site pay is expected, not "transfer"',
+        'grants[3].may[0]: for a site pay is expected, not "transfer"',
     ),
     "a site that approves": (
         changed("may", ["pay", "approve"]) | {"who": "site:api.example.com"},
@@ -362,15 +362,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "via beside other operations": (
         changed("may", ["pay", "transfer"]) | {"via": ["site:api.example.com"]},
-        'grants[3].via: may is expected to be ["pay"] alone',
+        'grants[3].via: ["pay"] is expected as the only value of may',
     ),
     "via of one that approves": (
         changed("may", ["pay", "approve"]) | {"who": "key:k1", "via": ["site:api.example.com"]},
-        'grants[3].via: may is expected to be ["pay"] alone',
+        'grants[3].via: ["pay"] is expected as the only value of may',
     ),
     "via of a site": (
         PAYING | {"who": "site:b.example", "via": ["site:api.example.com"]},
-        "grants[3].via: is not expected beside a site's own who",
+        "grants[3].via: is not expected if who is a site",
     ),
     "via as text": (
         PAYING | {"via": "site:api.example.com"},
@@ -416,7 +416,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no assets": (
         {"who": "agent:scout", "may": ["launch", "burn"]},
-        "grants[3].assets: is required, as may has burn",
+        "grants[3].assets: is required, because may has burn",
     ),
     "assets of nothing": (
         changed("assets", {}),
@@ -432,7 +432,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown mint": (
         changed("assets", {VENDOR: {"per": {"1h": "1"}}}),
-        f"grants[3].assets.{VENDOR}: no mint that is known has this address",
+        f"grants[3].assets.{VENDOR}: no known mint has this address",
     ),
     "an asset without windows": (
         changed("assets/USDC", {"perTx": "5"}),
@@ -440,15 +440,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an asset's unknown field": (
         changed("assets/USDC/max", "1"),
-        "grants[3].assets.USDC.max: is no field of this; perTx, per, hold are",
+        "grants[3].assets.USDC.max: is not a field; the fields are perTx, per, hold",
     ),
     "dollars of a token": (
         changed("assets/USDC", {"usd": {"per": {"1h": "1"}}}),
-        "grants[3].assets.USDC.usd: is no field of this; perTx, per, hold are",
+        "grants[3].assets.USDC.usd: is not a field; the fields are perTx, per, hold",
     ),
     "others, not in dollars": (
         changed("assets/*", {"per": {"1h": "1"}}),
-        "grants[3].assets.*.per: is no field of this; usd are",
+        "grants[3].assets.*.per: is not a field; the fields are usd",
     ),
     "others, of nothing": (
         changed("assets/*", {}),
@@ -468,7 +468,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an address and any": (
         changed("to", ["any", VENDOR]),
-        "grants[3].to: any is expected to stand alone",
+        "grants[3].to: any is expected as the only recipient",
     ),
     "nobody to": (changed("to", []), "grants[3].to: at least one recipient is expected"),
     "a recipient as text": (
@@ -524,7 +524,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "swap's unknown field": (
         changed("swap/from", []),
-        "grants[3].swap.from: is no field of this; slippageBps, impactBps, into are",
+        "grants[3].swap.from: is not a field; the fields are slippageBps, impactBps, into",
     ),
     "swap of nothing": (
         changed("swap", {}),
@@ -638,7 +638,7 @@ def test_grants_of_one_principal_need_not_name_it_and_name_no_other() -> None:
     assert named[0].who == "key:new"
     with pytest.raises(InvalidRequest, match=r"^grants\[0\]\.who: is required$"):
         read_grants([nameless], "grants", KNOWN)
-    with pytest.raises(InvalidRequest, match=r"^grants\[1\]\.who: is another than the grants are "):
+    with pytest.raises(InvalidRequest, match=r"^grants\[1\]\.who: is not the principal of the "):
         read_grants([nameless, PLAIN], "grants", KNOWN, "key:new")
     assert read_grants([], "grants", KNOWN, "key:new") == ()
 
@@ -657,7 +657,7 @@ def test_a_principal_has_at_most_100_grants_and_none_twice() -> None:
         read_grants([*hundreds, many(101, "key:ci")[-1]], "grants", KNOWN)
     with pytest.raises(InvalidRequest) as refused:
         read_grants([PLAIN, WHOLE, PLAIN | {"new": "allow"}], "grants", KNOWN)
-    assert str(refused.value) == f"grants[2]: says the same as grants[0]: {SAID}"
+    assert str(refused.value) == f"grants[2]: is the same grant as grants[0]: {SAID}"
 
 
 def test_an_address_book_is_read_and_written() -> None:
@@ -718,11 +718,11 @@ def test_a_policy_is_read_and_written_whole() -> None:
     ("change", "error"),
     [
         ({"version": "7"}, "version: a whole number of 0 to 9,007,199,254,740,992 is expected"),
-        ({"limits": []}, "limits: is no field of this; version, book, grants, readOnly are"),
+        ({"limits": []}, "limits: is not a field; the fields are version, book, grants, readOnly"),
         ({"book": {}}, 'grants[0].to[0]: the address book has no "friends"'),
         # The service's own book does not count: the document replaces it.
         ({"grants": [WHOLE]}, 'grants[0].to[0]: the address book has no "vendors"'),
-        ({"grants": [PLAIN, PLAIN]}, f"grants[1]: says the same as grants[0]: {SAID}"),
+        ({"grants": [PLAIN, PLAIN]}, f"grants[1]: is the same grant as grants[0]: {SAID}"),
         ({"readOnly": ["key:ci"]}, "readOnly[0]: has grants"),
         ({"readOnly": ["wallet:w2", "wallet:w2"]}, "readOnly[1]: stands twice"),
         ({"readOnly": ["key:ghost"]}, 'readOnly[0]: no key has the id or name "ghost"'),

@@ -125,16 +125,18 @@ class Assets:
     async def _read(self, address: str) -> Asset | str:
         if address in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
             # If wrapped SOL was sent as a token, the ceilings of SOL would not count it.
-            return "wrapped SOL is not paid with; a seller may ask for SOL"
+            return "payments in wrapped SOL are not made; a seller may ask for SOL"
         try:
             mint = await read_mint(self._ledger, address, "asset")
         except InvalidRequest:
             # The refusal is not cached, because the mint may be created later.
-            raise PaymentRefused("asset_refused", f"{address} is no mint here") from None
+            raise PaymentRefused(
+                "asset_refused", f"{address} is not a mint on this network"
+            ) from None
         if mint.program != TOKEN_PROGRAM and _REFUSED_EXTENSIONS.intersection(mint.extensions):
             return (
-                f"{address} has a Token-2022 extension by which other than the paid amount could"
-                " leave or arrive"
+                f"{address} has a Token-2022 extension by which another amount than the paid"
+                " one could leave or arrive"
             )
         return Asset(address, mint.decimals, mint.program)
 
@@ -144,7 +146,7 @@ _MOST_KNOWN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms that an offer must fit.
+    """The conditions that an offer must meet.
 
     Attributes:
         networks: names and CAIP-2 ids of the service's own ledger.
@@ -222,13 +224,13 @@ async def check_offer(
         )
     if offer.token_program is not None and offer.token_program != asset.program:
         raise PaymentRefused(
-            "program_mismatch", f"it names another token program than that of {offer.asset}"
+            "program_mismatch", f"it names another token program than {offer.asset} has"
         )
     return asset, modes
 
 
 def preferred_offer(candidates: Sequence[ChosenOffer]) -> ChosenOffer:
-    """Return the candidate to pay: the one with the best mode, first in the seller's order."""
+    """Return the candidate with the best mode; among equals, the first in the seller's order."""
     return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
@@ -257,20 +259,20 @@ def quoted_text(text: str) -> str:
 
 
 def _check_words(offer: PaymentOffer) -> None:
-    """Refuse values that no valid offer has, because the plugin that read them is not trusted."""
+    """Refuse values that no valid offer has, because the plugin that read it is not trusted."""
     split = sum(each.units for each in offer.splits if type(each.units) is int)
     amounts = (offer.units, *(each.units for each in offer.splits))
     if not all(type(each) is int and 1 <= each <= MAX_UNITS for each in amounts):
-        raise PaymentRefused("amount_invalid", "its amount is no whole number of units")
+        raise PaymentRefused("amount_invalid", "its amount is not a whole number of units")
     if split >= offer.units:
-        raise PaymentRefused("amount_invalid", "its splits leave nothing of its amount")
+        raise PaymentRefused("amount_invalid", "its splits use up its amount")
     if len(offer.splits) > MAX_SPLITS:
         raise PaymentRefused("too_many_splits", f"it has more than {MAX_SPLITS} splits")
     addresses = [offer.pay_to, *(each.recipient for each in offer.splits)]
     addresses += [each for each in (offer.fee_payer, offer.token_program) if each is not None]
     addresses += [] if offer.asset == SOL else [offer.asset]
     if not all(map(is_address, addresses)):
-        raise PaymentRefused("address_invalid", "it names what is no Solana address")
+        raise PaymentRefused("address_invalid", "it names something that is not a Solana address")
     memo = None if offer.memo is None else offer.memo.encode("utf-8", "replace")
     if memo is not None and not 1 <= len(memo) <= MAX_MEMO_BYTES:
         raise PaymentRefused(
@@ -316,7 +318,7 @@ def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     modes = tuple(each for each in _PREFERENCE if each in offer.modes)
     if PaymentMode.SPONSORED not in modes:
         if not modes:
-            raise PaymentRefused("no_mode", "it takes no mode of payment that the service has")
+            raise PaymentRefused("no_mode", "it accepts no payment mode that the service supports")
         return modes
     problem = None
     if offer.fee_payer is None:

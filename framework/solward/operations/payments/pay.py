@@ -132,7 +132,7 @@ class PaymentQuote:
 
 @dataclass(slots=True)
 class Payments:
-    """The payments over HTTP by all wallets of a service.
+    """Makes payments over HTTP for all wallets of a service.
 
     Attributes:
         answers_max_bytes: maximum bytes of all stored answers of sellers; see `ONE_IN`.
@@ -234,8 +234,8 @@ class Payments:
             raise refusal(refused_record) from None
         if row.fingerprint != asked.fingerprint:
             raise InvalidRequest(
-                "url, method, headers or body are not those of the request that this action paid"
-                " for before"
+                "url, method, headers or body differ from those of the request that this action"
+                " paid for before"
             )
         if row.answer is not None or not row.offer:
             return await self.stored(transaction_id)
@@ -320,7 +320,7 @@ class Payments:
         await self.sites.close()
 
     async def _known(self, actor: Actor) -> str | None:
-        """Return the id of the payment that an earlier call with this action made, or None."""
+        """Return the id of the payment of an earlier call with this action, or None."""
         try:
             record = await self.engine.known_action(actor)
         except TransactionError as error:
@@ -353,7 +353,7 @@ class Payments:
         if request.protocol is not None:
             if request.protocol not in loaded:
                 known = ", ".join(loaded) or "none is loaded"
-                raise InvalidRequest(f"protocol must be one of the loaded ones ({known})")
+                raise InvalidRequest(f"protocol must be one of the loaded protocols ({known})")
             loaded = {request.protocol: loaded[request.protocol]}
         found: list[tuple[str, PaymentOffer]] = []
         reasons: list[tuple[str, InvalidRequest]] = []
@@ -405,8 +405,8 @@ class Payments:
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
     async def _managed(self, payers: Set[str]) -> frozenset[str]:
-        """Return the payers that are keys of this service's wallets. Other payers are remembered,
-        and the reservation checks them again."""
+        """Return the payers that are keys of this service's wallets. Other payers are cached here,
+        and checked again by the reservation."""
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
@@ -448,7 +448,7 @@ class Payments:
         protocol = self._protocols.get(protocol_name)
         if protocol is None:
             raise PaymentRefused(
-                "protocol_unknown", f"{protocol_name} is not loaded, so nothing can be shown"
+                "protocol_unknown", f"{protocol_name} is not loaded, so the payment cannot be sent"
             )
         answer = None
         with self._only(record.id):
@@ -532,7 +532,7 @@ def _as_paid(found: SiteAnswer) -> PaidAnswer:
 
 
 def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
-    """Return a seller's answer to a payment; its status is 0 if none came."""
+    """Return a seller's answer to a payment; its status is 0 if no answer came."""
     answer = row.answer
     if answer is None:
         return PaidAnswer(status=0, headers=(), body=b"", payment=view)

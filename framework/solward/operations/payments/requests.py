@@ -88,7 +88,7 @@ class MaxPrice:
 
 @dataclass(frozen=True, slots=True)
 class SellerRequest:
-    """A checked request.
+    """A checked request to a seller.
 
     Attributes:
         url: without a fragment.
@@ -119,10 +119,7 @@ def address_of(text: str, field: str) -> tuple[str, Site, str]:
     Raises:
         InvalidRequest: the URL is wrong; names `field`.
     """
-    expected = (
-        f"{field} must be an https:// address of a site, without user, of at most {MAX_URL}"
-        f" characters"
-    )
+    expected = f"{field} must be an https:// address without user, of at most {MAX_URL} characters"
     if not 0 < len(text) <= MAX_URL or not text.isprintable() or text != text.strip():
         raise InvalidRequest(expected)
     try:
@@ -159,7 +156,7 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
     if len(body) > MAX_BODY_BYTES:
         raise InvalidRequest(f"body must not be larger than {MAX_BODY_BYTES >> 20} MiB")
     if body and method in _NO_BODY:
-        raise InvalidRequest(f"body must be absent: {method} has none; method may be POST")
+        raise InvalidRequest(f"body must be absent: a {method} request has no body; use POST")
     named = sorted([name.lower(), value] for name, value in headers)
     whole = jsontext.dumps([method, url, named, hashlib.sha256(body).hexdigest()], canonical=True)
     return SellerRequest(
@@ -185,13 +182,13 @@ def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return a caller's headers; raises `InvalidRequest`, naming a header that is not allowed."""
     if len(given) > MAX_HEADERS or sum(map(len, (*given, *given.values()))) > MAX_HEADER_BYTES:
         raise InvalidRequest(
-            f"headers must be at most {MAX_HEADERS}, of {MAX_HEADER_BYTES >> 10} KiB together"
+            f"headers must be at most {MAX_HEADERS}, and {MAX_HEADER_BYTES >> 10} KiB together"
         )
     seen: set[str] = set()
     for name, value in given.items():
         shown = name[:64] if name.isprintable() else "a name"
         if not _TOKEN.fullmatch(name):
-            raise InvalidRequest(f"headers: {shown!r} is no name of a header")
+            raise InvalidRequest(f"headers: {shown!r} is not a header name")
         lower = name.lower()
         if lower in seen:
             raise InvalidRequest(f"headers: {shown} stands twice")
@@ -200,9 +197,7 @@ def read_headers(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
             raise InvalidRequest(f"headers: {shown} is set by the service")
         shows = lower == "authorization" and _PAYMENT_SCHEME.match(value)
         if lower in _PAYMENT or shows:
-            raise InvalidRequest(
-                f"headers: {shown} shows a payment, which the service alone may do"
-            )
+            raise InvalidRequest(f"headers: {shown} sends a payment, which only the service may do")
         if not _VALUE.fullmatch(value):
             raise InvalidRequest(f"headers: the value of {shown} must be printable ASCII, one line")
     return tuple(given.items())
@@ -223,7 +218,7 @@ def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, st
 def with_headers(
     given: tuple[tuple[str, str], ...], more: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers with those of `more`, which replace headers of the same name."""
+    """Return `given` with the headers of `more`, which replace headers of the same name."""
     names = {name.lower() for name, _ in more}
     return (*(each for each in given if each[0].lower() not in names), *more)
 
@@ -276,7 +271,7 @@ class Sites:
         dial: Dial | None = None,
         trusted: ssl.SSLContext | None = None,
     ) -> None:
-        """Set what tests replace: `resolve`, `dial` and `trusted`.
+        """Create the client; tests replace `resolve`, `dial` and `trusted`.
 
         Args:
             private: sites (as in grants) that may be on this machine or a private network.
@@ -294,7 +289,7 @@ class Sites:
         self._pace = ReadPace(_LIMITS.chunks_a_second)
 
     def check(self, site: Site) -> None:
-        """Refuse a site to which requests are not allowed.
+        """Refuse a site that may not be requested.
 
         Raises:
             PaymentRefused: `https_only`.
@@ -453,5 +448,5 @@ def _refusal(error: SkillError, site: Site) -> PaymentRefused:
             " that PAYMENTS_PRIVATE_SITES names",
         )
     if error.code == "too_large":
-        return PaymentRefused("answer_too_large", f"{name} answered more than is read of an answer")
+        return PaymentRefused("answer_too_large", f"{name} sent a larger answer than is read")
     return PaymentRefused("no_answer", f"{name}: {error}")

@@ -58,7 +58,7 @@ MAX_WINDOWS: Final = 4
 MAX_RATE: Final = 1_000_000
 """The maximum number of transactions in a window of `rate`."""
 MAX_ADDRESSES: Final = 1_000
-"""The maximum number of addresses of one name in the address book, and of names in the book."""
+"""The maximum number of names in the address book, and of addresses of one name."""
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "schedule", "plugin", "skill", "site")
@@ -82,7 +82,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class GrantPolicy:
-    """All grants, and the address book.
+    """All principals' grants, and the address book.
 
     Attributes:
         sets: principal -> its grants in written order; empty if it may only read. A principal that
@@ -126,7 +126,7 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
 
 
 def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
-    """Return the document of a policy; `read_policy` reads it as the same policy."""
+    """Return a policy's document, from which `read_policy` makes the same policy."""
     document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
     return document | {
         "book": {name: [*addresses] for name, addresses in policy.book.items()},
@@ -157,7 +157,9 @@ def read_grants(
             raise InvalidRequest(f"{at}: at most {MAX_GRANTS} grants of a principal are expected")
         first = found.setdefault((grant.who, grant.id), at)
         if first != at:
-            raise InvalidRequest(f"{at}: says the same as {first}: {grant_sentence(grant, names)}")
+            raise InvalidRequest(
+                f"{at}: is the same grant as {first}: {grant_sentence(grant, names)}"
+            )
         grants.append(grant)
     return tuple(grants)
 
@@ -180,15 +182,15 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
                 _check_via(fields, f"{path}.via", principal)
             found[_ATTRIBUTES[name]] = form.read(fields[name], f"{path}.{name}", names)
         elif name == "assets" and moves:
-            raise InvalidRequest(f"{path}.assets: is required, as may has {moves[0]}")
+            raise InvalidRequest(f"{path}.assets: is required, because may has {moves[0]}")
     grant = Grant("", principal, operations, approves, **found)
     return structs.replace(grant, id=grant_id(grant))
 
 
 def mints_named(value: object) -> frozenset[str]:
-    """Return the addresses that a document names as assets, even if it is invalid.
+    """Return the addresses that a document names as assets, even if the document is invalid.
 
-    The service looks up the decimals of unknown ones before it reads the document.
+    The service looks up unknown mints' decimals before it reads the document.
     """
     grants = value if isinstance(value, list) else [value]
     found: set[str] = set()
@@ -205,7 +207,7 @@ def mints_named(value: object) -> frozenset[str]:
 
 
 def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
-    """Return the document of a grant; `read_grant` reads it as the same grant."""
+    """Return a grant's document, from which `read_grant` makes the same grant."""
     may = [operation.value for operation in Operation if operation in grant.may]
     if grant.approves:
         may.append(APPROVE)
@@ -240,7 +242,7 @@ def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) ->
         return who
     found = read_principal(fields["who"], at, names)
     if who not in (None, found):
-        raise InvalidRequest(f"{at}: is another than the grants are for")
+        raise InvalidRequest(f"{at}: is not the principal of the grants")
     return found
 
 
@@ -282,7 +284,7 @@ def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozense
             raise InvalidRequest(f"{item}: only a key may approve")
         if word != Operation.PAY and principal.startswith(SITE):
             raise InvalidRequest(
-                f"{item}: of a site {Operation.PAY} is expected, not {_shown(word)}"
+                f"{item}: for a site {Operation.PAY} is expected, not {_shown(word)}"
             )
         found.add(word)
     if not found:
@@ -333,7 +335,7 @@ def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
     if decimals is None:
         decimals = names.decimals(mint)
     if decimals is None:
-        raise InvalidRequest(f"{path}: no mint that is known has this address")
+        raise InvalidRequest(f"{path}: no known mint has this address")
     return mint, decimals
 
 
@@ -416,21 +418,21 @@ def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
 
     found = _all_of(value, path, MAX_NAMED, "recipient", recipient)
     if ANYBODY in found and len(found) > 1:
-        raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
+        raise InvalidRequest(f"{path}: {ANYBODY} is expected as the only recipient")
     # Names of the book's groups are sorted before addresses.
     return tuple(sorted(found, key=lambda each: (each != OWN, not each.startswith("@"), each)))
 
 
 def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
     if principal.startswith(SITE):
-        raise InvalidRequest(f"{path}: is not expected beside a site's own who")
+        raise InvalidRequest(f"{path}: is not expected if who is a site")
     if fields["may"] != [Operation.PAY]:
         # With another operation, `via` would seem to limit that operation too.
-        raise InvalidRequest(f'{path}: may is expected to be ["pay"] alone')
+        raise InvalidRequest(f'{path}: ["pay"] is expected as the only value of may')
 
 
 def _via(value: object, path: str, _names: Names) -> tuple[str, ...]:
-    """Return the sites, each as its principal."""
+    """Return the sites in `via` as principals."""
 
     def site(each: object, at: str) -> str:
         text = _text(each, at)
@@ -565,7 +567,7 @@ def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, 
     for key in value:
         if known is not None and key not in known:
             raise InvalidRequest(
-                f"{jsontext.member(path, key)}: is no field of this; {', '.join(known)} are"
+                f"{jsontext.member(path, key)}: is not a field; the fields are {', '.join(known)}"
             )
     return value
 
@@ -582,7 +584,7 @@ def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, ob
 def _all_of(
     value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
 ) -> list[str]:
-    """Return the items of a JSON array, converted by `read`; at least one, without duplicates."""
+    """Read the items of a JSON array, which must have one item or more and no duplicates."""
     found: dict[str, None] = {}
     for at, each in _items(value, path, most):
         item = read(each, at)

@@ -39,7 +39,7 @@ from solward.vault.store import spending
 # If a window is full to this percentage, the report has the time when it has room again.
 _NEARLY_FULL: Final = 80
 SWAPS: Final = "agents, keys and schedules without grants may swap any token"
-"""The reason why nothing limits how much of a token can leave."""
+"""The reason for an unlimited amount of a token."""
 
 Caller = tuple[str, ScopeLimits]
 """An agent, a key or a schedule that may use a wallet, with its ceilings."""
@@ -71,7 +71,7 @@ async def wallet_grants(
     alike: Sequence[KeyGroup] = (),
     within: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return, for one moment, the `grants` of a wallet and of all that may use it, and `canLeave`.
+    """Return `grants` of a wallet and of its users, and `canLeave`, all read at one moment.
 
     Args:
         ceilings: of the wallet.
@@ -96,7 +96,7 @@ async def wallet_grants(
 async def principal_grants(
     database: Database, tokens: TokenList, principals: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return `grants_report` for those of the principals that are under grants."""
+    """Return `grants_report` for the given principals that are under grants."""
     async with database.read() as connection:
         now = await database.moment(connection)
         sets = await _sets(connection, principals)
@@ -123,7 +123,7 @@ async def grants_report(
     now: Moment,
     wallet_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return each principal's grants with sentences, and each limit's used and left amount.
+    """Return principals' grants with sentences, and the used and left amount of each limit.
 
     Args:
         sets: principal -> its grants, in the order of the answer.
@@ -186,7 +186,7 @@ async def _limit_json(
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The maximum of one asset that can leave in 24 hours.
+    """The maximum amount of one asset that can leave in 24 hours.
 
     Attributes:
         units: smallest units; None if nothing limits them.
@@ -246,7 +246,7 @@ def can_leave(
     now: Moment,
     alike: Sequence[KeyGroup] = (),
 ) -> CanLeave:
-    """Return the maximum that can leave a wallet in any 24 hours; a pure function.
+    """Compute the maximum that can leave a wallet in any 24 hours, from the arguments alone.
 
     It is the sum over the ceilings and grants of all agents, keys and schedules, but at most what
     those of the wallet allow. The operator's own actions are not counted.
@@ -370,7 +370,7 @@ def _sum_of(parts: Sequence[_Bound]) -> _Bound:
 
 
 def _smaller(one: _Bound, other: _Bound) -> _Bound:
-    """Return a bound that is at least as much as both bounds together allow."""
+    """Return one of two bounds that apply together: the smaller one, if they are comparable."""
     if one.units is None or other.units is None:
         return other if one.units is None else one
     # Prices are not known here, so units can be compared only with units. Otherwise either bound is
@@ -381,7 +381,7 @@ def _smaller(one: _Bound, other: _Bound) -> _Bound:
 
 
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
-    """Return one scope's limits as JSON: SOL as Decimal, None for a limit that is not set.
+    """Return one scope's limits as JSON: SOL as Decimal, None for a missing limit.
 
     `spent` counts transactions that ended in the last 24 hours, `reserved` unfinished ones; `left`
     is the maximum for a new one.

@@ -100,7 +100,7 @@ DEFAULTS_SENTENCE: Final = (
 
 
 def read_only_sentence(who: str, names: Names) -> str:
-    """Return the sentence for a principal that is under grants without having any grant."""
+    """Return the sentence for a principal that is under grants and has no grant."""
     if who.startswith(SITE):
         return f"{capital(principal_name(who, names))} may not be paid."
     return f"{capital(principal_name(who, names))} may only read."
@@ -151,7 +151,7 @@ def read_sentence(text: str) -> dict[str, Any]:
 def can_leave_sentence(
     wallet_id: str | None, amounts: Mapping[str, tuple[int, int] | None], names: Names
 ) -> str:
-    """Return the sentence about the maximum that others than the operator can move in a day.
+    """Return the sentence about the maximum that anybody but the operator can move in a day.
 
     Args:
         wallet_id: the wallet's id; None for the wallet of an agent that does not exist yet.
@@ -177,7 +177,7 @@ def can_leave_sentence(
 
 
 def beside_sentence(assets: Sequence[str]) -> str:
-    """Return a sentence: the dollars of `can_leave_sentence` include these assets."""
+    """Return the sentence that dollars of `can_leave_sentence` may also leave as these assets."""
     return (
         f"The amount in dollars may also leave as {joined(list(assets))}, in addition to their own"
         " amounts."
@@ -203,7 +203,7 @@ def _other(is_alone: bool) -> str:
 
 
 def _asks(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the clauses about asking a person and about new recipients."""
+    """Yield the clauses that say when a person is asked, and what new recipients may get."""
     holds = [
         f"${limit['hold']}" if name == ANY_ASSET else f"{limit['hold']} {name}"
         for name, limit in _limits(document)
@@ -228,7 +228,7 @@ def _rates(rates: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A field of the document, with the writer and reader of its clause in the sentence.
+    """A field of the document, and how its clause in the sentence is written and read.
 
     Attributes:
         path: the field, such as `rate` or `swap.into`.
@@ -279,7 +279,7 @@ def _read_limit(text: str, assets: dict[str, Any]) -> None:
 def _add_amount(limit: dict[str, Any], amount: str, period: str) -> None:
     into, key = (limit, "perTx") if period == _AT_ONCE else (limit["per"], _read_period(period))
     if key in into:
-        raise InvalidRequest(f"{amount} {period} is said beside another amount {period}")
+        raise InvalidRequest(f"{amount} {period} is given in addition to another amount {period}")
     into[key] = amount
 
 
@@ -303,7 +303,7 @@ def _put(document: dict[str, Any], path: str, value: object, clause: str) -> Non
     parent, _, field = path.rpartition(".")
     into = document.setdefault(parent, {}) if parent else document
     if field in into:
-        raise InvalidRequest(f"{quoted(clause)} is said beside another such clause")
+        raise InvalidRequest(f"{quoted(clause)} is given in addition to another such clause")
     into[field] = value
 
 
@@ -311,7 +311,7 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
     amounts = "" if text == _SOMEBODY_NEW else text.removesuffix(f", or {_SOMEBODY_NEW},")
     if amounts != text:
         if "new" in document:
-            raise InvalidRequest(f"{quoted(_SOMEBODY_NEW)} is said twice")
+            raise InvalidRequest(f"{quoted(_SOMEBODY_NEW)} stands twice")
         document["new"] = NewRecipient.HOLD.value
     if not amounts:
         return
@@ -327,7 +327,7 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
             raise InvalidRequest(f"A person is asked above {each}, but {asset} has no limit")
         limit = limit["usd"] if asset == ANY_ASSET else limit
         if "hold" in limit:
-            raise InvalidRequest(f"The amount of {asset} above which to ask is said twice")
+            raise InvalidRequest(f"A person is asked above two amounts of {asset}")
         limit["hold"] = match[1] or match[2]
 
 
@@ -339,7 +339,7 @@ def _read_rates(text: str) -> dict[str, int]:
             raise _unclear(each)
         period = _read_period(match[2])
         if period in rates:
-            raise InvalidRequest(f"{each} is said beside another number {match[2]}")
+            raise InvalidRequest(f"{each} is given in addition to another number {match[2]}")
         rates[period] = int(match[1])
     return rates
 
@@ -371,25 +371,25 @@ def _read_name(text: str) -> str:
 def _known(words: Mapping[str, str], text: str) -> str:
     found = words.get(text)
     if found is None:
-        raise InvalidRequest(f"{', '.join(words)} are expected, not {quoted(text[:60])}")
+        raise InvalidRequest(f"one of {', '.join(words)} is expected, not {quoted(text[:60])}")
     return found
 
 
 def _missing(text: str) -> str:
-    """Return the first part that a text lacks to be a sentence."""
+    """Return the first part of a grant's sentence that is missing in a text."""
     subject, may, _ = text.partition(" may ")
     kind = subject.partition(" ")[0]
     if not may:
         return ': " may " is missing' if text else ""
     if kind not in _SUBJECTS:
-        return f": {', '.join(_SUBJECTS)} are expected first, not {quoted(kind[:60])}"
+        return f": one of {', '.join(_SUBJECTS)} is expected first, not {quoted(kind[:60])}"
     if _HEAD.match(text) is None:
         return f": {quoted(subject[:60])} is no {kind.lower()}'s name"
     return ": it has no full stop at its end"
 
 
 def _unclear(text: str) -> InvalidRequest:
-    """Return the error for a text; names the first unknown word and one that is like it."""
+    """Return the error for a text, with its first unknown word and a similar known word."""
     text = text.strip()[:60]
     before, unknown = "", None
     for word in re.findall(r"[^\s,;]+", text):

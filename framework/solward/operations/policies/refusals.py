@@ -19,7 +19,7 @@ from solward.vault.store.transactions import RECORD, record_of
 
 
 async def refusals(database: Database, wallet_id: str | None, limit: int) -> dict[str, Any]:
-    """Return `refusals`, the newest ones of a wallet or of all (see `record_json`), and `lastDay`.
+    """Return the newest `refusals` of one wallet or all (see `record_json`), and `lastDay`.
 
     `lastDay` has the `count` of 24 hours and the counts `byRule`. If `isComplete` is false, only
     the newest `REFUSALS_OF` transactions were counted.
@@ -36,7 +36,7 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
 
 
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
-    """Return a record as JSON, with its fee if that is known.
+    """Return a record as JSON, with its fee if the fee is known.
 
     A blocked record has `refusal`: `rule`, `reason` and `numbers`, which may be empty. If it was
     judged by its bytes, it has `couldLeave`: the `lines` that the bytes could take, in the form of
@@ -126,7 +126,7 @@ async def refused(
 async def refused_by_rule(
     connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
 ) -> tuple[dict[str, int], bool]:
-    """Return rule -> number of transactions it refused since then, largest first, and whether the
+    """Return rule -> number of transactions refused since a time, largest first, and whether the
     `among` newest records reach back to that time."""
     parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
     rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
@@ -167,8 +167,8 @@ _LINES = Prepared(
 async def _leaving(
     connection: AsyncConnection, transaction_ids: Sequence[str]
 ) -> dict[str, tuple[list[dict[str, Any]], int]]:
-    """Return id -> the lines, and the lamports of fee and rent, that its bytes could take, for
-    transactions that were judged by their bytes."""
+    """Return id -> the lines and the lamports of fee and rent that the bytes could take, for each
+    transaction that was judged by its bytes."""
     if not transaction_ids:
         return {}
     rows = await _LINES.all(connection, {"ids": [*transaction_ids]})
