@@ -18,7 +18,7 @@ OPEN_FILES = 8 * MAX_CONNECTIONS
 def listen(
     host: str, port: int, *, variables: tuple[str, str] = ("--port", "API_PORT")
 ) -> socket.socket:
-    """Bind the port before anything slow is opened; 0 binds a free one.
+    """Bind the port and return its socket, before anything slow is opened; 0 is a free port.
 
     Args:
         variables: the option and the setting that choose another port, for the error.

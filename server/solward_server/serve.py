@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address where the API listens."""
+    """The host and port where the API listens."""
 
     host: str
     port: int
@@ -73,7 +73,7 @@ async def serve(
     *,
     ready: Callable[[Address], None] = lambda _address: None,
 ) -> None:
-    """Serve until `stop` is set; running requests then have 10 s to end.
+    """Serve until `stop` is set; running requests then get 10 s to end.
 
     Raises:
         ConfigError: the settings are unsafe to serve with.

@@ -269,7 +269,7 @@ async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path) -> None:
     async with serving_api(tmp_path) as api:
         sooner, end, later = (iso(now_ms() + hours * HOUR_MS) for hours in (1, 2, 3))
         secret, _ = await make(api, "policy", "ana", expiresAt=end)
-        too_late = f"expiresAt must be at most {end}, when the credential of who asks ends"
+        too_late = f"expiresAt must be at most {end}, when your credential ends"
         for fields in ({}, {"expiresAt": None}, {"expiresAt": later}):
             answer = await api.post("/keys", {"name": "k"} | fields, token=secret)
             assert (answer.status, answer.error) == (400, too_late)

@@ -59,7 +59,7 @@ async def test_a_key_that_may_spend_nothing_changes_nothing(
     ):
         answer = await api.call(method, path, body, token=key)
         assert answer.status == 403, answer.text
-        assert "may spend nothing, so it reads and changes nothing" in answer.error
+        assert "may spend nothing, so it can only read" in answer.error
     assert (await api.get(f"/wallets/{wallet}", token=key)).json["tags"] == ["the operator's"]
     assert len((await api.get("/wallets")).json["wallets"]) == 1
 
@@ -78,9 +78,9 @@ async def test_a_key_that_may_spend_nothing_changes_no_plugins_store(tmp_path: P
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
         assert api.service.live.registry.skills[SKILL].spec.effects is Effects.READ
         for terms, said in (
-            ({"spendingLimitSol": 0}, "may spend nothing, so it reads and changes nothing"),
-            ({"grants": []}, "may spend nothing, so it reads and changes nothing"),
-            ({"readOnly": True}, "is read-only (readOnly) and changes nothing"),
+            ({"spendingLimitSol": 0}, "may spend nothing, so it can only read"),
+            ({"grants": []}, "may spend nothing, so it can only read"),
+            ({"readOnly": True}, "is read-only (readOnly) and cannot change anything"),
         ):
             key, _ = await api.key(**terms)
             answer = await api.post(path, {"count": 2}, token=key)

@@ -40,7 +40,7 @@ KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
 AT_ONCE: Final = 2
-"""Look-ups of unknown credentials at the same time, of a pool of 10 connections."""
+"""Maximum simultaneous look-ups of unknown credentials, from a pool of 10 connections."""
 MOST_KNOWN: Final = 10_000
 CROWDED: Final = "Too many requests with unknown credentials; retry in 1 s"
 
@@ -62,18 +62,18 @@ class Access(StrEnum):
 
 
 class Unauthorized(Exception):
-    """The credential is missing, unknown or not sufficient; the response has this text."""
+    """The credential is missing, unknown or not sufficient; the message is the response's text."""
 
 
 class ReadOnlyKey(Exception):
-    """The API key may only read; the response has this text."""
+    """The API key may only read; the message is the response's text."""
 
     def __init__(self) -> None:
-        super().__init__("This API key is read-only (readOnly) and changes nothing")
+        super().__init__("This API key is read-only (readOnly) and cannot change anything")
 
 
 class RoleNeeded(Exception):
-    """The admin credential's role is not sufficient; the response has this text."""
+    """The admin credential's role is not sufficient; the message is the response's text."""
 
     def __init__(self, needed: Role, name: str, role: Role) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class RoleNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller: an API key, an admin credential, or the admin secret (None).
+    """An authenticated caller; `credential` is None for the admin secret.
 
     Attributes:
         hash: SHA-256 of the secret that the request carried: the present or the previous one.
@@ -115,7 +115,7 @@ class Caller:
 
     @property
     def until_ms(self) -> int | None:
-        """The end of the admin credential, in Unix milliseconds; None if it has none."""
+        """When the admin credential expires, in Unix milliseconds; None for never."""
         return None if self.admin is None else self.admin.expires_ms
 
     def needs(self, role: Role) -> None:
@@ -152,7 +152,7 @@ class Rule:
     checks_keys: bool = False
 
     def __call__(self, view: View) -> View:
-        """Mark a view with this rule."""
+        """Set this rule as the rule of a view, and return the view."""
         setattr(view, _RULE, self)
         return view
 
@@ -225,11 +225,11 @@ class CredentialLookups(FairTurns):
         return found
 
     def is_known(self, hash_: str) -> bool:
-        """Return whether this credential has worked before; that does not replace its look-up."""
+        """Return whether this credential has worked before; each request still looks it up."""
         return hash_ in self._known
 
     def remember(self, hash_: str) -> None:
-        """Let a credential that works pass without a turn from now on."""
+        """Let a credential that worked be looked up without a turn from now on."""
         self._known[hash_] = None
         self._known.move_to_end(hash_)
         if len(self._known) > MOST_KNOWN:
@@ -304,7 +304,7 @@ def _serve(caller: Caller) -> None:
 
 
 def bearer() -> str:
-    """Return the request's token; empty for none or several, as a proxy may check another."""
+    """Return the request's only token, or "": of several, a proxy may have checked another."""
     values = request.headers.getlist("Authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -190,7 +190,7 @@ def _typed(field: Field, text: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RouteFields:
-    """The names that a route knows.
+    """The names of the fields and parameters that a route accepts.
 
     Attributes:
         body: names of its body's fields; None if it has no body.
@@ -213,7 +213,7 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def know_fields(app: Quart, names: RoutesFields) -> None:
-    """Set the names that each route's requests are checked against."""
+    """Set the names of fields and parameters that each route accepts."""
     app.extensions[_EXTENSION] = names
     app.extensions[_LOCKS] = WeakValueDictionary()
 
@@ -269,8 +269,8 @@ def key_headers() -> list[str]:
 
 
 def wants_dry_run(body: Body) -> bool:
-    """Return `dryRun` of the query or the body, where null means absent. A malformed one is
-    refused, so that it never sends a transaction.
+    """Return whether the query or the body has a true `dryRun`; null means absent. A malformed
+    value is refused, so that it never sends a transaction.
 
     Raises:
         InvalidRequest: one of them is neither true nor false, or the query has it twice.

@@ -111,7 +111,7 @@ HTTP_TEXTS = {
 }
 
 
-SPENDS_NOTHING = "This API key may spend nothing, so it reads and changes nothing"
+SPENDS_NOTHING = "This API key may spend nothing, so it can only read"
 
 
 def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
@@ -129,7 +129,7 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
 
 
 def shown_text(error: SolwardError) -> str:
-    """Return a deliberate error's text, with a model's words of refusal; do not log it."""
+    """Return an error's text, with the words of a model that refused; never log it."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
 

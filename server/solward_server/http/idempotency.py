@@ -88,7 +88,7 @@ def replay(stored: StoredResponse) -> Response:
 
 
 def mark_replayed(response: Response) -> Response:
-    """Mark a response as that of an earlier request."""
+    """Mark a response as the answer to an earlier request."""
     response.headers[REPLAYED] = "true"
     return response
 

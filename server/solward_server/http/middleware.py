@@ -200,7 +200,7 @@ class ObservedQuart(Quart):
         return response
 
     def ensure_async(self, func: Any) -> Any:
-        """Return the function as it is."""
+        """Return the function unchanged, because all views and hooks are asynchronous."""
         return func
 
 
@@ -288,7 +288,7 @@ def host_check(settings: Settings) -> Callable[[], None]:
     def check() -> None:
         if settings.loopback and _host_name(f"//{request.headers.get('Host', '')}") not in names:
             raise Misdirected(
-                "This Host is no name of the service; one that a proxy passes on goes into "
+                "This Host is not a name of the service; add the origin that a proxy passes on to "
                 "CORS_ORIGINS"
             )
 
@@ -311,7 +311,7 @@ def origin_check(settings: Settings) -> Callable[[], None]:
         if origin is None or origin in settings.cors_origins:
             return
         if origin != f"{request.scheme}://{host}" or _host_name(origin) not in own_names:
-            raise ForeignOrigin("This Origin may not call the service; CORS_ORIGINS lists who may")
+            raise ForeignOrigin("This Origin may not call the service: it is not in CORS_ORIGINS")
 
     return check
 

@@ -62,8 +62,8 @@ class RouteContext:
         return agent
 
     async def recipient(self, text: str, field: str) -> str:
-        """Return the address that the caller means. An admin may give it in any form of
-        `AddressBook.address`; an API key gives the address alone, since names are the operator's.
+        """Return the address of a recipient. Admins may write it in any form of
+        `AddressBook.address`, API keys only as an address, because names are the operator's.
 
         Raises:
             InvalidRequest: naming the field.
@@ -106,5 +106,5 @@ class RouteContext:
         raise Forbidden(SPENDS_NOTHING)
 
     async def has_ended(self, who: Caller) -> bool:
-        """Return whether the caller's secret no longer works; a stream ends with it."""
+        """Return whether the caller's secret no longer works, so that a stream must end."""
         return bool(who.hash) and await self.service.credentials.find(who.hash) is None

@@ -34,19 +34,19 @@ RECORD: dict[str, Schema] = answer_schema(Transaction)["properties"]
 
 _TERMS = response_object(
     {
-        "perTx": Text("Most in one transaction."),
-        "per": mapping(Text("Most in it."), "Windows from `1m` to `30d`: 1 to 4."),
-        "hold": Text("Above it a person is asked."),
+        "perTx": Text("Maximum in one transaction."),
+        "per": mapping(Text("Maximum in it."), "1 to 4 windows, from `1m` to `30d`."),
+        "hold": Text("Amount above which a person decides."),
     },
     optional=["perTx", "hold"],
 )
 _GRANT: dict[str, Field | Schema] = {
     "who": Text(
-        "A principal: `agent:`, `key:`, `schedule:`, `wallet:`, `plugin:` or `skill:` and id or"
-        " name, or `site:` and a host, with its port where that is not 443."
+        "A principal: `agent:`, `key:`, `schedule:`, `wallet:`, `plugin:` or `skill:` and an id or"
+        " name, or `site:` and a host, with its port if that is not 443."
     ),
-    "wallet": Text("The only wallet it is for, by id or name."),
-    "may": array(Text("What it may do."), "`transfer`, `swap`, `stake` and so on."),
+    "wallet": Text("Id or name of the only wallet that the grant covers."),
+    "may": array(Text("An action."), "Allowed actions: `transfer`, `swap`, `stake` and so on."),
     "assets": mapping(
         {
             "anyOf": [
@@ -57,20 +57,20 @@ _GRANT: dict[str, Field | Schema] = {
         "Symbol or mint -> limits in whole units; `*` is every other asset, in dollars.",
     ),
     "to": array(Text("A recipient."), "`any`, `own`, addresses, `@name` of the book."),
-    "new": Choice("A recipient never paid before.", options=tuple(NewRecipient)),
+    "new": Choice("Decision on recipients never paid before.", options=tuple(NewRecipient)),
     "via": array(
         Text("Such as `site:api.example.com`."),
-        "Sites whose requests alone are paid for; `may` is `pay` alone then.",
+        "The only sites whose requests are paid for; `may` then has only `pay`.",
     ),
     "costs": Text("SOL of fees and rent in 24 hours."),
-    "rate": mapping(Whole("Transactions.", least=1), "Windows as in `per`."),
-    "hours": Text("Such as `07:00-22:00 UTC`."),
-    "until": Text("ISO 8601."),
+    "rate": mapping(Whole("Transactions.", least=1), "Transactions in windows as in `per`."),
+    "hours": Text("Hours of the day, such as `07:00-22:00 UTC`."),
+    "until": Text("The grant's end, in ISO 8601."),
     "swap": response_object(
         {
-            "slippageBps": Whole("At most.", least=0, most=MAX_SLIPPAGE_BPS),
-            "impactBps": Whole("At most.", least=0, most=10_000),
-            "into": array(Text("A symbol or mint."), "What may be bought."),
+            "slippageBps": Whole("Maximum slippage.", least=0, most=MAX_SLIPPAGE_BPS),
+            "impactBps": Whole("Maximum price impact.", least=0, most=10_000),
+            "into": array(Text("A symbol or mint."), "Assets that may be bought."),
         },
         optional=["slippageBps", "impactBps", "into"],
     ),
@@ -78,8 +78,8 @@ _GRANT: dict[str, Field | Schema] = {
 GRANT = response_object(
     _GRANT,
     optional=[name for name in _GRANT if name != "may"],
-    description="One permission, as docs/reference/grants.md has it;"
-    " `who` where nothing else says it.",
+    description="One grant, as in docs/reference/grants.md;"
+    " `who` is required unless the request names the principal elsewhere.",
 )
 SCHEMAS: dict[str, Schema] = {
     "Grant": GRANT,
@@ -135,7 +135,7 @@ _PARTS: dict[str, tuple[Field | Schema, str, str]] = {
         str(SkillNotFound("nope", ["airdrop", "transfer"])),
     ),
     "name": (Text("The setting's name.").schema(), "signingKey", ""),
-    "file": (Text("One of the files the page names."), "swagger-ui.css", "Not found"),
+    "file": (Text("Name of a file that the page loads."), "swagger-ui.css", "Not found"),
     "plugin": (Text("The plugin's distribution.").schema(), "acme-tools", ""),
     "principal": (
         RawText(
@@ -158,14 +158,14 @@ WALLET_ID = PATH_PARAMETERS["wallet_id"]
 
 
 DRY_RUN = query("dryRun", Flag("Judge and simulate only; nothing is recorded, reserved or sent."))
-DRY_RUN_FLAG = Flag("As in the query; either of them asks for it.").answer_schema()
-"""The same in a request's body."""
+DRY_RUN_FLAG = Flag("Same as `dryRun` in the query; one of the two is enough.").answer_schema()
+"""`dryRun` in a request's body."""
 IDEMPOTENCY_KEY = _parameter(
     "header",
     "Idempotency-Key",
     Text(
-        f"{KEY_FORM}. The same key with the same body, however often it is sent, makes one "
-        "transaction; the first answer is given again.",
+        f"{KEY_FORM}. Requests with the same key and the same body make one transaction; "
+        "each gets the first answer.",
         most=MAX_KEY,
         pattern="[!-~]([ -~]*[!-~])?",
     ).schema(),
@@ -180,7 +180,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def shared(parameter: Parameter) -> Parameter:
-    """Return a reference to a parameter of `components/parameters`; any other unchanged."""
+    """Return a reference to a parameter in `components/parameters`, or another one unchanged."""
     for name, known in PARAMETERS.items():
         if known is parameter:
             return {"$ref": f"#/components/parameters/{name}"}

@@ -79,26 +79,26 @@ _UNAVAILABLE = LedgerUnavailable("The ledger did not answer getLatestBlockhash (
 
 _MEANINGS = {
     400: "A field is missing or wrong; the text names it.",
-    401: "The credential is missing, not known, or not enough.",
-    403: "What this key, or a credential of this role, may not do.",
-    404: "Not known, or not for this key.",
+    401: "The credential is missing, unknown or not sufficient.",
+    403: "This key, or a credential with this role, may not do this.",
+    404: "The id or name is unknown, or not for this key.",
     408: "The request body took too long to arrive.",
-    409: "The first request with this Idempotency-Key still runs, or what is meant has changed.",
-    413: "The request body is larger than 64 KiB; of a policy 1 MiB, of a payment 2 MiB.",
+    409: "The first request with this Idempotency-Key still runs, or a record has changed.",
+    413: "The request body is larger than 64 KiB (policy 1 MiB, payment 2 MiB).",
     415: "The request body is compressed, or encoded otherwise.",
     422: "The Idempotency-Key was used with another body.",
-    429: "Too many requests, or no room in a budget.",
-    502: "The ledger refuses it.",
+    429: "Too many requests, or a used-up token budget.",
+    502: "The ledger refuses the request.",
     503: "The ledger does not answer.",
     500: "The text says what failed; `Internal error` is a bug, with its traceback in the log.",
 }
 # Added to the meanings of statuses that also refuse transactions.
 _OF_REFUSALS = {
-    403: " Or a guardrail, or a grant, blocks it.",
+    403: " Or a guardrail or a grant blocks the transaction.",
     422: " Or the wallet holds too little.",
 }
 _RETRY_AFTER = {
-    "description": "Seconds to wait.",
+    "description": "Seconds to wait before the next request.",
     "required": True,
     "schema": {"type": "integer", "minimum": 1},
 }
@@ -108,20 +108,20 @@ _OF_A_TRANSACTION = {
         "schema": {"type": "string", "format": "uuid"},
     },
     RULE_HEADER: {
-        "description": "The guardrail that blocked it, URL-encoded.",
+        "description": "The guardrail that blocked the transaction, URL-encoded.",
         "schema": {"type": "string"},
     },
     RETRY_HEADER: {
-        "description": "Seconds after which `rate_limit` lets another one pass.",
+        "description": "Seconds after which `rate_limit` allows another transaction.",
         "schema": {"type": "integer", "minimum": 1},
     },
 }
 _CONTRACT_STATUS = {
-    "description": "The status of this error where `ERROR_STATUS` is `contract`.",
+    "description": "The status of this error if `ERROR_STATUS` is `contract`.",
     "schema": {"type": "integer", "minimum": 400},
 }
 _WWW_AUTHENTICATE = {
-    "description": "The scheme.",
+    "description": "The authentication scheme.",
     "required": True,
     "schema": {"type": "string", "enum": ["Bearer", SIGNATURE]},
 }
@@ -166,8 +166,8 @@ def _by_status(sources: Iterable[Errors], statuses: ErrorStatus) -> dict[int, li
 
 
 def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Error]:
-    """Return the error texts for each of these fields, if it is missing and if its value is wrong.
-    A field that is checked elsewhere has none.
+    """Return the error texts of these fields for a missing and for a wrong value. Fields that are
+    checked elsewhere have no text.
 
     Args:
         in_query: whether they are fields of a query, whose values are texts.
@@ -191,8 +191,8 @@ def _refusal(field: Field, value: object) -> dict[Error, None]:
 
 
 def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[str, dict[str, Any]]:
-    """Return the responses of a route that has these errors. If statuses are semantic, also those
-    of errors that the contract answers with 500 on any route."""
+    """Return the responses of a route with these errors. With semantic statuses, add the errors for
+    which the contract has status 500 on any route."""
     found = _by_status(sources, statuses)
     if statuses == "semantic":
         refused = [_LIMITED, _TAKEN_OVER] if BLOCKED in found.get(403, ()) else []

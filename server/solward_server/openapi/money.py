@@ -68,8 +68,8 @@ _DRY_RUN: dict[str, Any] = {
     },
 }
 _WAITS = (
-    f"Waits for the transaction's end, at most {CONFIRM_WAIT_S:.0f} seconds; then its status is "
-    "`pending`. A blocked or failed transaction is 500 with its stored record behind it."
+    f"Waits up to {CONFIRM_WAIT_S:.0f} seconds for the transaction's end; after that the status is "
+    "`pending`. A blocked or failed transaction is 500 with a stored record."
 )
 
 
@@ -89,7 +89,7 @@ def money_operation(declared: Declared) -> Operation:
         extra["metadata"] = response_object({name: details[name] for name in declared.metadata})
         extra_example["metadata"] = {name: declared.answer[name] for name in declared.metadata}
     if declared.flag:
-        extra[declared.flag] = Flag("True once it is confirmed.").answer_schema()
+        extra[declared.flag] = Flag("True once the transaction is confirmed.").answer_schema()
         extra_example[declared.flag] = True
     is_flat = declared.is_flat
     schema = response_object(
@@ -112,7 +112,7 @@ def money_operation(declared: Declared) -> Operation:
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
         body=operation_body(declared, {"dryRun": DRY_RUN_FLAG}),
         response=money_response(
-            "The record; with `dryRun`, what would become of it.",
+            "The transaction's record; with `dryRun`, its expected result.",
             done=(schema, example),
             dryRun=(ref("DryRun"), _DRY_RUN),
         ),
@@ -121,7 +121,7 @@ def money_operation(declared: Declared) -> Operation:
 
 
 def money_errors(*refusals: Error) -> Errors:
-    """Return the errors with which a request that moves money may be refused."""
+    """Return the errors of requests that move money, by status, including `refusals`."""
     return {
         400: [*refusals, "dryRun must be true or false"],
         404: NO_WALLET,
@@ -155,7 +155,7 @@ def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Opera
 
 def _parameter(field: Field) -> Schema:
     if isinstance(field, Recipient):
-        named = "From an admin also a wallet's id, or the name of a contact or wallet."
+        named = "Admins may also give a wallet's id, or a contact's or wallet's name."
         return field.schema() | {"description": f"{field.text} {named}"}
     pattern = {"pattern": ADDRESS} if isinstance(field, Address) else {}
     return field.schema() | pattern

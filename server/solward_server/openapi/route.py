@@ -108,7 +108,7 @@ def operation(
         responses["202"] = success(
             answer_reference(HeldRequest),
             answer_example(HeldRequest),
-            description="It waits for a person.",
+            description="The transaction waits for a person.",
         )
     responses |= error_responses(sources, "contract")
     described["responses"] = responses

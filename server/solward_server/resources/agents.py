@@ -39,12 +39,12 @@ _FORMS = [
         },
     },
     {
-        "title": "With a wallet made for it",
+        "title": "With a new wallet",
         "required": ["maxSolPerTransaction", "strategy"],
         "properties": {"walletId": {"type": "null"}},
     },
     {
-        "title": "Of a template",
+        "title": "From a template",
         "required": ["template"],
         "properties": {"template": {"type": "string"}},
     },
@@ -52,9 +52,12 @@ _FORMS = [
 
 
 def _change_schema() -> Schema:
-    """Return the schema of a change: its wallet may be null, which changes nothing."""
+    """Return the schema of a change, in which `walletId` may only be null: it never changes."""
     made = request_schema(calls.AgentChange)
-    made["properties"]["walletId"] = {"type": "null", "description": "It cannot be changed."}
+    made["properties"]["walletId"] = {
+        "type": "null",
+        "description": "The wallet cannot be changed.",
+    }
     return made
 
 

@@ -24,13 +24,13 @@ from solward_server.openapi.route import Routes
 
 _WARNING = {
     WARNING_HEADER: {
-        "description": "What `permissions` seem to bind, and do not.",
+        "description": "Warning about `permissions` that limit nothing.",
         "schema": {"type": "string"},
     }
 }
 
-keys = Routes("keys", "API keys; the admin's alone.")
-admins = Routes("admins", "Admin credentials, each with a role; the admin's alone.")
+keys = Routes("keys", "API keys, which only the admin manages.")
+admins = Routes("admins", "Admin credentials, which only the admin manages.")
 
 
 @keys.serve(calls.CREATE_KEY, admin(Role.POLICY), {404: NO_WALLET}, response={"headers": _WARNING})
@@ -129,10 +129,10 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
 
 
 def new_admin(new: calls.NewAdmin, maker: Caller) -> tuple[str, Credential]:
-    """Return a new admin credential as `new_key` does; its role may not exceed the maker's."""
+    """Return the secret and the record of a new credential, whose role is at most the maker's."""
     asked, own = Role(new.role), maker.role or Role.READ
     if not own.allows(asked):
-        raise InvalidRequest(f"role must be at most {own}, which is that of who asks")
+        raise InvalidRequest(f"role must be at most {own}, which is your role")
     return _new(ADMIN_PREFIX, new, maker, role=asked)
 
 
@@ -146,7 +146,7 @@ def _new(
     # A new secret that ends later than the maker's own would extend its access.
     if until_ms is not None and (expires_ms is None or expires_ms > until_ms):
         raise InvalidRequest(
-            f"expiresAt must be at most {iso(until_ms)}, when the credential of who asks ends"
+            f"expiresAt must be at most {iso(until_ms)}, when your credential ends"
         )
     secret, hash_ = new_secret(prefix)
     return secret, Credential(
@@ -165,7 +165,7 @@ def _lamports(sol: Decimal | int) -> int:
 
 
 def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
-    """Return the answer with a key's new secret, and a warning that its permissions bind nothing.
+    """Return the answer with a key's new secret; a header warns of permissions without effect.
 
     Args:
         more: fields besides those of every such answer.

@@ -29,7 +29,7 @@ _MCP_MODULE = "solward_mcp.http"
 
 
 def mount_mcp(app: Quart, settings: Settings) -> None:
-    """Add the route. Other methods are 405: there are no sessions and no streams to listen to."""
+    """Add the route `POST /mcp`. Other methods are 405: there are no sessions and no streams."""
     check = origin_check(settings)
 
     @app.post(PATH)
@@ -65,13 +65,13 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
 
 _MESSAGE = {"type": "object", "description": "A JSON-RPC 2.0 message."}
 _OTHER_RESPONSES = {
-    202: "Taken; there is nothing to answer.",
-    400: "No message of the protocol.",
+    202: "The message was accepted and needs no answer.",
+    400: "The body is not a message of MCP.",
     403: "The page's origin may not call the service.",
-    406: "Accept, where there is one, must have application/json.",
+    406: "Accept, if present, must include application/json.",
     413: "The request body is larger than 64 KiB.",
     415: "Content-Type must be application/json, and Content-Encoding absent.",
-    421: "The Host is no name of the service.",
+    421: "The Host is not a name of the service.",
 }
 
 
@@ -81,7 +81,7 @@ def _mcp_operation() -> dict[str, Any]:
         "One message of MCP's streamable HTTP",
         tag="mcp",
         access=Access.KEY,
-        description="Every skill is a tool on a named wallet. See docs/how-to/mcp.md.",
+        description="Every skill is a tool with the wallet as an argument. See docs/how-to/mcp.md.",
         body=request_body(
             _MESSAGE,
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},

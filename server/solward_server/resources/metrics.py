@@ -33,14 +33,14 @@ _TEXT = {"schema": {"type": "string"}}
 _SCRAPE: Call[Any] = Call(
     "getMetrics",
     "GET /metrics",
-    "What this process counts and measures, for Prometheus.",
+    "Metrics of this process for Prometheus.",
     None,
     name=None,
-    about="As OpenMetrics where `Accept` asks for it, else as text 0.0.4.",
+    about="As OpenMetrics if `Accept` asks for it, otherwise as text 0.0.4.",
 )
 
-routes = Routes("metrics", "For Prometheus; the admin's alone.")
-"""The metrics of this process; for the admin only, because they contain amounts."""
+routes = Routes("metrics", "Metrics for Prometheus; only for the admin.")
+"""Routes for the admin only, because metrics contain amounts."""
 
 
 @routes.serve(
@@ -85,7 +85,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
 
 
 async def fill(database: Database, ends: GrantEndCounter) -> None:
-    """Set the gauges that count rows of the database."""
+    """Set the gauges that count rows in the database."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)
         states = await attempts.live_states(connection)

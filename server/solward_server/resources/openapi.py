@@ -93,15 +93,17 @@ SwaggerUIBundle({
 _SHOW: Call[Any] = Call(
     "getDocs",
     "GET /docs",
-    "This description as a page to read and try.",
+    "This API description as an interactive page.",
     None,
     name=None,
-    about="Everything it needs comes from this service.",
+    about="The page loads files only from this service.",
 )
-_FILE: Call[Any] = Call("getDocsFile", "GET /docs/{file}", "A file of the page.", None, name=None)
+_FILE: Call[Any] = Call(
+    "getDocsFile", "GET /docs/{file}", "A file that the page loads.", None, name=None
+)
 
 page = Routes("docs", "This description as a page.")
-"""From the root; its handlers take `folder()`."""
+"""Routes at the root, whose handlers take `folder()`."""
 
 
 def _content(description: str, *kinds: str) -> dict[str, Any]:
@@ -151,21 +153,21 @@ _SKILL = re.compile(r"(/wallets/.*/skills)/\w+$")
 _ABOUT = """\
 Wallets that autonomous agents can use and cannot empty.
 
-Bodies are JSON objects, and an absent body counts as `{}`. A field that a body does not know, or a
-parameter that the query of a change does not know, is 400, and nothing is done. Amounts are exact:
-more decimals than the unit has is 400. Every error is `{"error": "text"}`. Answers carry
+Bodies are JSON objects, and an absent body counts as `{}`. An unknown field of a body, or an
+unknown query parameter of a change, is 400, and nothing is done. Amounts are exact: an amount with
+more decimals than its asset is 400. Every error is `{"error": "text"}`. Answers carry
 `Cache-Control: no-store`.
 """
 _SEMANTIC = """
-Statuses of errors are semantic (`ERROR_STATUS`). Where the contract has another one, the header
-`Solward-Contract-Status` says it.
+Statuses of errors are semantic (`ERROR_STATUS`). If the contract has another status, the header
+`Solward-Contract-Status` has it.
 """
-_TAGS = {"tokens": "Tokens of a wallet's own.", "mcp": "The same skills for MCP clients."}
+_TAGS = {"tokens": "Tokens that a wallet launches.", "mcp": "Skills as tools for MCP clients."}
 
 
 _OWN_ROUTE = operation(
     "getDescription",
-    "This description, with the skills and providers that are loaded",
+    "This API description, with the loaded skills and providers",
     tag="health",
     access=Access.PUBLIC,
     response=success(
@@ -206,7 +208,7 @@ def blueprint(
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A document as it is served, and the fields that it describes."""
+    """The served text of a document, and the fields that it describes."""
 
     text: str
     fields: RoutesFields
@@ -246,7 +248,7 @@ def document_inputs(registry: Registry) -> Hashable:
 
 
 def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
-    """Return the lowest allowed role of an admin credential by (path, method) of the document."""
+    """Return (path, method) of the document -> the lowest role that an admin credential needs."""
     found = {}
     for rule in app.url_map.iter_rules():
         role = rule_of(app.view_functions[rule.endpoint]).role
@@ -276,7 +278,7 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
 
 
 def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
-    """Return the target of a reference into the document's components; any other node itself."""
+    """Return the component that a reference names, or the node itself if it is no reference."""
     if "$ref" not in node:
         return node
     _, _, kind, name = node["$ref"].split("/")
@@ -351,7 +353,7 @@ def describe(
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An admin credential, `sa-` and 48 hexadecimal digits; its role"
-                    " says what it opens (`x-least-role`).",
+                    " decides which routes it opens (`x-least-role`).",
                 },
             },
         },

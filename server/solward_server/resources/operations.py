@@ -52,7 +52,7 @@ async def quote(context: RouteContext) -> dict[str, Any]:
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """Return the routes: `POST` under a wallet, named as the operation's path."""
+    """Return the routes `POST /wallets/<wallet_id>/<path>` of all operations."""
     routes = Blueprint("operations", __name__, url_prefix="/wallets/<wallet_id>")
     for declared in OPERATIONS.values():
         view = keyed(Role.POLICY)(partial(_perform, context, declared))
@@ -120,7 +120,7 @@ async def _respond_again(
 
 
 async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
-    """Return the record for an Idempotency-Key, by a transaction's id or a `Hold.action`.
+    """Return the record of a request by its stored name, a transaction's id or `Hold.action`.
 
     Raises:
         Held: the hold is still open.

@@ -44,7 +44,7 @@ routes = Routes("payments", "Requests over HTTP that a wallet pays for.")
         " 0.05 USDC (price_above_max)",
     ),
     response=money_response(
-        "The answer and its payment; with `dryRun`, what would be paid.",
+        "The site's answer and the payment; with `dryRun`, what would be paid.",
         paid=(answer_reference(calls.PaidAnswer), answer_example(calls.PaidAnswer)),
         dryRun=(answer_reference(calls.PaymentQuote), answer_example(calls.PaymentQuote)),
     ),
@@ -107,7 +107,7 @@ async def get_payment(context: RouteContext, payment_id: str) -> dict[str, Any]:
 async def _earlier_answer(
     context: RouteContext, key: IdempotencyKey, stored: StoredResponse, asked: PayRequest
 ) -> Response | None:
-    """Return the answer for a key that was used before; None if a person approved it since.
+    """Return the answer for a used key; None if a person approved the payment since.
 
     A seller's answer is stored with its payment, not with the key.
     """

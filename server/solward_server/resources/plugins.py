@@ -25,7 +25,7 @@ from solward_server.openapi.route import Routes
 _NO_VALUE = "value is required"
 _NO_SETTINGS = "The skill transfer declares no settings"
 
-routes = Routes("plugins", "Loaded plugins, and what they store.")
+routes = Routes("plugins", "Loaded plugins, their settings and entries.")
 
 
 @routes.serve(LIST_PLUGINS, keyed(Role.READ))
@@ -91,7 +91,7 @@ def _secrets(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
-    """Return what an agent of this provider needs, and whether its key is set, never the key."""
+    """Return a provider's model and options, and whether its key is set; never the key."""
     spec = plugin.spec
     return {
         "defaultModel": spec.default_model,

@@ -25,7 +25,7 @@ _ERRORS: dict[int, Error] = {
 }
 _CHANGED: dict[int, Error] = {409: "The policy was changed meanwhile: version 4 is in force"}
 
-routes = Routes("policy", "Grants: what each principal may do, and how much; the admin's alone.")
+routes = Routes("policy", "Grants of principals, which only the admin manages.")
 contacts = Routes("contacts", "The operator's names for recipients.")
 
 

@@ -21,7 +21,7 @@ from solward_server.openapi.components import NOT_FOUND
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, TOO_MANY, Errors
 from solward_server.openapi.route import Routes
 
-NOT_YOURS = "An API key changes the schedules that it made alone"
+NOT_YOURS = "An API key changes only schedules that it made"
 _CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY}
 
 routes = Routes("schedules", "Skills that run on a schedule, without a model.")

@@ -44,9 +44,9 @@ _MINT = "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"
 _STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
 
 
-routes = Routes("skills", "Each loaded skill, plugins' included.")
+routes = Routes("skills", "Loaded skills, including those of plugins.")
 runs = Routes("skills")
-"""Described for each skill by itself: see `skill_paths`."""
+"""The route that runs a skill; `skill_paths` describes it once for each skill."""
 
 
 @routes.serve(calls.LIST_SKILLS, keyed(Role.READ))
@@ -129,7 +129,7 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def skill_paths(skills: Iterable[LoadedSkill]) -> dict[str, dict[str, Operation]]:
-    """Return `/wallets/{walletId}/skills/<name>` of each skill, with its schema as the body."""
+    """Return the route `/wallets/{walletId}/skills/<name>` of each skill, with its own schema."""
     return {
         f"/wallets/{{walletId}}/skills/{skill.spec.name}": {"post": _skill_operation(skill)}
         for skill in skills
@@ -142,7 +142,7 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
     parameters = [WALLET_ID, IDEMPOTENCY_KEY] if spends else [WALLET_ID]
     refused = [BLOCKED, FAILED] if spends else []
     errors: dict[int, list[Error]] = {
-        400: ["No parameters fit", "What the skill itself refuses"],
+        400: ["No parameters fit", "A text of the skill that says what it refuses"],
         403: [] if skill.distribution == BUILT_IN else [SPENDS_NOTHING],
     }
     if spends:

@@ -71,7 +71,7 @@ async def list_wallet_transactions(context: RouteContext, wallet_id: str) -> Res
     keyed(Role.READ),
     {404: NO_WALLET},
     response={
-        "description": "RFC 4180 in UTF-8, with a header.",
+        "description": "CSV (RFC 4180) in UTF-8, with a header line.",
         "content": {CSV: {"schema": {"type": "string"}, "example": _LINES}},
     },
 )
@@ -128,8 +128,8 @@ async def _list_records(context: RouteContext, wallet_id: str | None) -> Respons
 
 
 async def _check_own(context: RouteContext, before: str, wallet_id: str | None) -> None:
-    """Raise `InvalidRequest` unless `before` is a record of this wallet, to which the key is
-    confined: a page behind another wallet's record would tell when that was made."""
+    """Raise `InvalidRequest` unless `before` is a record of this wallet. Otherwise a key that is
+    confined to it would learn when another wallet's record was made."""
     try:
         record = await context.service.history.record(before)
     except NotFound:
@@ -145,7 +145,7 @@ async def _exported(
     *,
     named: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a page of records at a time: a long history never fills the memory.
+    """Yield the CSV lines of one page after the other, so that a long history fits the memory.
 
     Args:
         named: whether the reader may see the names of wallets and recipients.
@@ -173,7 +173,7 @@ async def _exported(
 
 @contextlib.asynccontextmanager
 async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
-    """Pause for as long as the block took, before another block of the same turn begins.
+    """Pause after the block for as long as it took, before another block takes the turn.
 
     SQLite is read on the event loop, and a response to a fast client never waits. Without a pause
     the process would serve nothing else until the last record, and would not notice that the
@@ -198,7 +198,7 @@ async def _wallets_of(
 async def _record_filter(
     context: RouteContext, asked: calls.TransactionFilter, wallet_id: str | None
 ) -> RecordFilter:
-    """Return the filter for the wallet of the route or of the key, or else of the query.
+    """Return the filter of a query; without `wallet_id`, the query may name a wallet.
 
     Raises:
         InvalidRequest: naming the field.
@@ -284,12 +284,12 @@ class RowNames:
 
 
 def csv_header() -> bytes:
-    """Return the first line."""
+    """Return the CSV's header line."""
     return _lines([COLUMNS])
 
 
 def csv_rows(records: Iterable[TransactionRecord], naming: RowNames) -> bytes:
-    """Return a line for each record."""
+    """Return a CSV line for each record."""
     return _lines(_row(each, naming) for each in records)
 
 
@@ -342,7 +342,7 @@ def _row(record: TransactionRecord, naming: RowNames) -> tuple[str, ...]:
 
 
 def _amount(found: AssetAmount | None, naming: RowNames) -> tuple[str, str, str, str]:
-    """Return amount, unit, mint and smallest units, the last only if decimals are known."""
+    """Return the cells amount, unit, mint, and smallest units if the decimals are known."""
     if found is None:
         return "", "", "", ""
     amount = f"{found.amount:f}" if isinstance(found.amount, Decimal) else str(found.amount)

@@ -40,7 +40,7 @@ _CONFINED = "This API key is confined to one wallet and cannot create another"
 _BEFORE = "before must be the id of a wallet"
 _UNANSWERED = LedgerUnavailable("The ledger did not answer getMultipleAccounts (ConnectError)")
 
-routes = Routes("wallets", "Wallets, what they hold, their limits.")
+routes = Routes("wallets", "Wallets, their balances and limits.")
 stakes = Routes("staking", "Stakes and wrapped SOL.")
 
 
@@ -180,7 +180,7 @@ async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
 async def _written(
     first: Sequence[bytes], second: Sequence[bytes], others: AsyncIterator[Sequence[bytes]]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the list's JSON, a page at a time."""
+    """Yield the JSON of the list of wallets, page by page."""
     yield b'{"wallets":[' + b",".join(first)
     page = second
     while page:
