@@ -71,7 +71,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A login, which ends at `until` by the monotonic clock; without a visitor, of the password."""
+    """A login, valid until the monotonic time `until`; without a visitor, the password was used."""
 
     until: float
     visitor: Visitor | None = None
@@ -173,7 +173,7 @@ class Login:
         return response
 
     async def _check(self, given: str) -> tuple[bool, Visitor | None]:
-        """Return whether a given secret is accepted, and its visitor; raises `ClientError`."""
+        """Return whether a secret is accepted, and the visitor of a credential; raises `ClientError`."""
         if hmac.compare_digest(_digest(given), self._password):
             return True, None
         if not _CREDENTIAL.fullmatch(given):
@@ -256,7 +256,7 @@ class AccessGate:
             await _refuse(scope, receive, send, "Log in first.")
 
     async def _stands(self, connection: HTTPConnection) -> bool:
-        """Return whether the login is valid; for pages and new sockets, ask the service."""
+        """Return whether the login is valid; the service confirms it for pages and new sockets."""
         login = self._login
         assert login is not None
         if _is_file(connection.scope):
@@ -265,7 +265,7 @@ class AccessGate:
 
 
 def bind_sockets(server: Any) -> None:
-    """Let a socket act for its own page only, and open a page only with the page's login.
+    """Bind each socket to one page, and to the login with which the page was opened.
 
     NiceGUI checks only the page's id in an event: anybody who learned the id of a page could press
     its buttons from another socket.
@@ -311,7 +311,7 @@ def _is_file(scope: Scope) -> bool:
 
 
 async def _learn_role(scope: Scope) -> None:
-    """Ask for the role before a page is built: the page offers only what the role may do."""
+    """Fetch the role before a page is built, because the page offers only what the role may do."""
     if scope["type"] == "http" and not _is_file(scope):
         await ask_role()
 
@@ -321,7 +321,7 @@ async def _wait(seconds: float) -> None:
 
 
 def _digest(text: str) -> bytes:
-    """Return a digest: its length is fixed, so a comparison does not reveal the password's."""
+    """Return a digest of fixed length, so that comparing it does not reveal the text's length."""
     return hashlib.sha256(text.encode()).digest()
 
 

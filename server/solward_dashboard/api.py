@@ -48,8 +48,8 @@ _VISITOR: ContextVar[Visitor | None] = ContextVar("solward_visitor", default=Non
 
 
 class _ServiceTransport(httpx.AsyncHTTPTransport):
-    """A transport to the service. No proxy may answer from a cache or store a response. After a
-    refusal the transport asks whether the secret itself is refused.
+    """A transport to the service that forbids proxies to cache. After a refusal it asks whether
+    the service refuses the secret itself.
 
     Attributes:
         refused: not empty once the service refused the secret.
@@ -99,12 +99,12 @@ def own_credential() -> Visitor | None:
 
 
 def behind_login() -> bool:
-    """Return whether a visitor had to log in."""
+    """Return whether visitors must log in."""
     return any(_behind_login)
 
 
 def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]:
-    """Return a client that stores nothing, and a list that fills once the secret is refused."""
+    """Return a client, and a list that becomes non-empty once the service refuses the secret."""
     transport = _ServiceTransport()
     client = SolwardClient(options.api_url, secret, timeout_s=_TIMEOUT_S, transport=transport)
     transport.ask = client.admins.own
@@ -124,7 +124,7 @@ async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dic
 
 
 async def ask_role() -> None:
-    """Ask for the shared secret's role, until the service has said it once."""
+    """Fetch the role of the shared secret, unless it is already known."""
     if _client and not _shared_role:
         with suppress(ClientError):
             _shared_role[:] = [(await _client[0].admins.own()).role]

@@ -71,7 +71,7 @@ def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
 
 
 def summary_text(transactions: Sequence[Transaction]) -> str:
-    """Return the chart in words, for screen readers."""
+    """Return the charted numbers as a sentence for screen readers."""
     by_status = Counter(each.status for each in transactions)
     parts = [f"{by_status[status]} {status}" for status in STATUS_COLOURS if by_status[status]]
     every = counted(len(transactions), "transaction")
@@ -79,7 +79,7 @@ def summary_text(transactions: Sequence[Transaction]) -> str:
 
 
 def _steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:
-    """Return start and step, in whole minutes. Now is in the last step, so bars do not move."""
+    """Return the first step's start and the steps' length, in whole minutes; the last has `now`."""
     oldest = min((each.timestamp for each in transactions), default=now)
     # The last step is not over yet, so the oldest must fit into the others.
     step = timedelta(minutes=int((now - oldest).total_seconds() / 60 / (BARS - 1)) + 1)
@@ -144,14 +144,14 @@ class Point(NamedTuple):
 
 
 class Balances:
-    """The balances that this process has seen: the latest points of the latest wallets."""
+    """The balances that this process has seen, for the wallets that it saw last."""
 
     def __init__(self) -> None:
         self._points: dict[str, list[Point]] = {}
 
     def add(self, wallet_id: str, points: Iterable[Point]) -> Sequence[Point]:
-        """Add points of a wallet, and return all of them in order of time. Of equal ones in a row
-        only the first and the last are kept."""
+        """Add points of a wallet, and return all its points in order of time. Of a run of equal
+        balances, only the first and the last point are kept."""
         found = sorted({*self._points.pop(wallet_id, ()), *points})
         alike = zip(found, found[1:], found[2:], strict=False)
         between = {each for before, each, after in alike if before.sol == each.sol == after.sol}
@@ -166,7 +166,7 @@ BALANCES = Balances()
 
 
 def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
-    """Return the balances of the wallet of this address that agents observed."""
+    """Return the balances that agents observed for the wallet at this address."""
     seen = (each.observations for each in decisions)
     return tuple(
         Point(datetime.fromisoformat(str(each["timestamp"])), Decimal(each["solBalance"]))
@@ -199,7 +199,7 @@ def points_from_records(
 
 
 def history_chart(points: Sequence[Point]) -> dict[str, Any]:
-    """Return a stepped line: a balance holds until the next known one."""
+    """Return a chart in which each balance lasts until the next known balance."""
     return {
         "animation": False,
         "backgroundColor": "transparent",

@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class DialogForm(Protocol):
-    """A form of a dialog, or several that act as one."""
+    """The form of a dialog, or several forms that act as one."""
 
     def values(self) -> Any:
-        """Return the values. Where one does not fit, show that and raise `FormError`."""
+        """Return the form's values; if one is invalid, show its error and raise `FormError`."""
 
     def show_error(self, error: str) -> None:
         """Show an error of the whole form."""
@@ -65,7 +65,7 @@ async def ask_note(
     wide: bool = False,
     testid: str = "",
 ) -> str | None:
-    """Return the note that a person adds to a decision, maybe empty; None if they do not confirm.
+    """Return a person's note, which may be empty; None if the person does not confirm.
 
     Args:
         build: builds the text that they decide on.
@@ -131,7 +131,7 @@ async def ask_form(
 def submit_buttons(
     dialog: ui.dialog, verb: str, submit: Callable[[], object], testid: str = "confirm"
 ) -> tuple[ui.button, ui.button]:
-    """Return a row of Cancel, which closes the dialog with None, and the button that submits it."""
+    """Return the Cancel button, which closes the dialog with None, and the submit button."""
     with sw.row("sw-end"):
         cancel = ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
         button = ui.button(verb, on_click=submit).props(sw.PRIMARY)

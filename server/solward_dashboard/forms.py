@@ -62,7 +62,7 @@ _DAYS = {
 
 
 class Kind(StrEnum):
-    """The input of a field."""
+    """The kinds of inputs for fields."""
 
     TEXT = "text"
     """One line of text."""
@@ -71,7 +71,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     """A number, typed as text and read exactly."""
     SIMPLE = "simple"
-    """Text that may mean one of several simple types."""
+    """Text that is read as one of several simple types."""
     SWITCH = "switch"
     """Yes or no."""
     CHOICE = "choice"
@@ -79,7 +79,7 @@ class Kind(StrEnum):
     GROUP = "group"
     """An object with `fields`."""
     LIST = "list"
-    """Any number of `item`."""
+    """A list of any number of items like `item`."""
     JSON = "json"
     """Anything else, as JSON text."""
 
@@ -130,7 +130,7 @@ def fields_of(
 def field_of(
     name: str, schema: Mapping[str, Any], required: bool, value: Any = None, depth: int = 0
 ) -> Field:
-    """Return the field of one value; `value` overrides its default."""
+    """Return the field for a schema; `value` overrides the default of the schema."""
     known = schema.get("default") if value is None else value
     label = one_line(str(schema.get("title") or in_words(name)), _MAX_LABEL)
     kind, choices = _kind(schema, required, depth)
@@ -154,7 +154,7 @@ def field_of(
 
 
 def content_of(field: Field, value: Any) -> Any:
-    """Return the input's content for a value."""
+    """Return the content of a field's input that stands for a value."""
     if field.kind is Kind.CHOICE:
         places = [at for at, each in enumerate(field.choices) if same(each, value)]
         only = 0 if field.required and len(field.choices) == 1 else None
@@ -217,7 +217,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """Return the allowed types without null, which means absent; empty if the schema has none."""
+    """Return the types that a schema allows, without null, which means absent; maybe empty."""
     branches = _branches(schema)
     if branches and "type" not in schema:
         each = [_kinds(branch) for branch in branches]
@@ -261,7 +261,7 @@ def _plain(value: Any) -> str:
 
 
 class FormError(ValueError):
-    """The contents do not fit the schema; the fields show why."""
+    """A content is not valid; the form shows the error at its field."""
 
     def __init__(self, errors: Errors) -> None:
         texts = [f"{path_text(path)}: {text}" if path else text for path, text in errors.items()]
@@ -304,7 +304,7 @@ class Form:
         return values
 
     def take_names(self, field: str, recipients: AddressBook) -> None:
-        """Let the text field `field` take names, which it completes; its value is the address."""
+        """Let `field` accept recipients' names, with completion; its value is the address."""
         self._recipients[field] = recipients
         self._group.suggest(field, recipients.suggested)
 
@@ -321,11 +321,11 @@ class Form:
         return values, errors | unknown
 
     def show_errors(self, errors: Errors) -> None:
-        """Show errors at their fields, such as the service's, and remove all others."""
+        """Show errors at their fields, such as those of the service, and remove other errors."""
         self._group.show_errors(errors)
 
     def unchecked(self) -> dict[str, Any] | None:
-        """Return the values without showing errors; None if they do not fit."""
+        """Return the values, or None if one is invalid; no error is shown."""
         values, errors = self._read()
         return None if errors else values
 
@@ -408,7 +408,7 @@ class _Single:
         self._element.error = errors.get(self._path)
 
     def suggest(self, names: list[str]) -> None:
-        """Complete names, and say that one may be given."""
+        """Offer names for completion, with a hint that a name may be typed."""
         assert isinstance(self._element, ui.input)
         self._element.set_autocomplete(names)
         self._element.props["hint"] = RECIPIENT_HINT
@@ -444,7 +444,7 @@ class _Fieldset(_Group):
 
 
 class _Lines:
-    """A list: a line an item; lines can be added and removed."""
+    """A list with one line per item; lines can be added and removed."""
 
     def __init__(self, field: Field, path: Path) -> None:
         self._field = field
@@ -540,7 +540,7 @@ def _element(field: Field) -> ValidationElement[Any]:
 def read(
     schema: Mapping[str, Any], fields: Sequence[Field], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Errors]:
-    """Return the values, and the errors by path; an error of the whole has the path `()`.
+    """Return the values, and the errors by path, which is `()` for an error of the whole form.
 
     Numbers are `int` or `Decimal`, never float. Absent fields are left out, so that the service's
     defaults hold.
@@ -655,7 +655,7 @@ def _number(text: str) -> Decimal | int:
 
 
 def _problem(field: Field, value: Any) -> str | None:
-    """Return why a value does not fit, in the service's words; None if it fits."""
+    """Return why a value is invalid, in the service's words; None if it is valid."""
     try:
         _validate({"properties": {"value": field.schema}}, {"value": value})
     except InvalidRequest as error:
@@ -664,7 +664,7 @@ def _problem(field: Field, value: Any) -> str | None:
 
 
 def form_schema(fields: Iterable[declared.Field]) -> dict[str, Any]:
-    """Return the schema of a form with the fields that the dashboard has."""
+    """Return the schema of a form with those of the fields that the dashboard shows."""
     shown = [each for each in fields if "dashboard" not in each.left_out]
     return {
         "type": "object",

@@ -117,7 +117,7 @@ class PageOfOne(Generic[T]):
         Poll(self.freshness, every_s, fetch_or_none, show_latest)
 
     def _name(self, name: str) -> None:
-        """Show the element's name, or its id. Others wrote the name, so it is one short line."""
+        """Set the title to the element's name, shortened to a line because others wrote it."""
         self.freshness.set_title(f"{self._kind} {one_line(name, _MAX_NAME)}")
 
 
@@ -250,11 +250,11 @@ class FreezeSwitch:
 
     @staticmethod
     async def fetch() -> Frozen:
-        """Fetch the state of the freeze switch, and the first frozen wallets."""
+        """Fetch whether the service is frozen, and the first frozen wallets."""
         return await api().frozen(limit=_NAMED)
 
     def show(self, frozen: Frozen) -> None:
-        """Show what is frozen."""
+        """Update the button and the banner."""
         if frozen == self._frozen:
             return
         self._frozen = frozen
@@ -287,7 +287,7 @@ class FreezeSwitch:
 
 
 async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) -> None:
-    """Freeze or unfreeze a wallet; without one, the whole service."""
+    """Freeze or unfreeze a wallet, or the whole service if `wallet_id` is None."""
     if frozen:
         await api().freeze(wallet_id=wallet_id, reason=reason or None)
     else:
@@ -295,7 +295,7 @@ async def set_frozen(frozen: bool, reason: str, wallet_id: str | None = None) ->
 
 
 def service_text(frozen: Frozen) -> str:
-    """Return the sentence for the banner about a frozen service."""
+    """Return the sentence of the banner, that everything is frozen."""
     since = "" if frozen.since is None else f" since {day(frozen.since)}"
     why = f" ({frozen.reason})" if frozen.reason else ""
     return f"Everything is frozen{since}{why}: no wallet makes a new transaction."
@@ -317,7 +317,7 @@ def _wallets(frozen: Frozen) -> None:
 
 
 async def _confirmed(frozen: Frozen) -> str | None:
-    """Return the reason, maybe empty, if the person confirms to (un)freeze all; else None."""
+    """Return the reason for the (un)freeze, maybe empty; None if the person does not confirm."""
 
     def stops() -> None:
         _list("These stop at once until you unfreeze, even across restarts:", STOPS)
@@ -349,7 +349,7 @@ def _list(title: str, items: tuple[str, ...]) -> None:
 
 
 class Freshness:
-    """The head of a page: its title, and a banner with the content's age while the API is away.
+    """The head of a page: its title, and a banner with the data's age while the API is away.
 
     Make one for a page, inside the element whose content it marks as old.
     """
@@ -372,7 +372,7 @@ class Freshness:
         ui.run_javascript(_EMIT_VISIBILITY)
 
     def set_title(self, title: str) -> None:
-        """Name the page: its first heading, and its tab."""
+        """Set the page's heading and the title of its browser tab."""
         if title != self._heading.text:
             self._heading.set_text(title)
             ui.page_title(f"{title} - Solward")
@@ -390,7 +390,7 @@ class Freshness:
             await sw.refresh_page(self._client)
 
     def asks(self, poll: object) -> None:
-        """Mark the content as loading (aria-busy) until each such poll has its first response."""
+        """Mark the content as loading (aria-busy) until this poll has its first response."""
         self._unanswered.add(poll)
         self.content.props("aria-busy=true")
 

@@ -50,8 +50,8 @@ _RULES: Final = {
 
 
 def grants_left() -> sw.LiveContent[Sequence[Mapping[str, Any]]]:
-    """Return a card of each principal's grants, with a bar for each limit; hidden if there are
-    none. Its data are those of `GET /wallets/:id/limits` and `GET /agents/:id/limits`."""
+    """Return a card with grants by principal and a bar for each limit; hidden without grants. It
+    shows `grants` of `GET /wallets/:id/limits` or `GET /agents/:id/limits`."""
     return sw.card_of(
         "Grants",
         lambda found: [*map(_principal, found)],
@@ -75,8 +75,8 @@ def _principal(found: Mapping[str, Any]) -> None:
 
 
 def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
-    """Return a card of the maximum of each asset that can leave a wallet in a day, or why it is
-    unlimited; its data are those of `GET /wallets/:id/limits`."""
+    """Return a card with the maximum of each asset that can leave a wallet in a day, or why it is
+    unlimited. It shows `canLeave` of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
         shown = sw.LiveContent(_leaving_rows)
         sw.dim("The maximum for all agents, keys and schedules together, without your own actions.")
@@ -93,7 +93,7 @@ def _leaving_rows(found: Mapping[str, Any]) -> None:
 
 
 def asset_name(asset: str) -> str:
-    """Return an asset of `canLeave` in words: fees and rent, every other token, or its own name."""
+    """Return the name of an asset in `canLeave`: its own, or words for `COSTS` and `*`."""
     return _KEPT.get(asset, asset)
 
 
@@ -108,7 +108,7 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
 
 
 def open_holds() -> sw.LiveContent[Sequence[Hold]]:
-    """Return a card of the holds that wait for a person; hidden if there are none."""
+    """Return a card with the transactions that wait for a person; hidden if there are none."""
     return sw.card_of(
         "Waits for approval", lambda found: [*map(_hold, found)], "open-holds", hides=True
     )
@@ -123,7 +123,7 @@ def _hold(hold: Hold) -> None:
 
 
 def rule_text(rule: str) -> str:
-    """Return a rule's name and, if it is built in, what it is about."""
+    """Return a rule's name, followed by what it limits if it is built in."""
     about = _RULES.get(rule)
     return rule if about is None or about == rule else f"{rule}: {about}"
 
@@ -144,8 +144,8 @@ def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
 
 
 def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:
-    """Return the amounts that could have left, each followed by lines about its receiver. They are
-    those of the bytes if these were judged, else those that were asked for."""
+    """Return the amounts that could have left, each followed by lines about its receiver. Without
+    judged bytes, return the requested amount."""
     if judged.could_leave is None:
         return _request_texts(judged, tokens, people)
     found = []
@@ -170,7 +170,7 @@ def _request_texts(judged: Judged, tokens: TokenList, people: People) -> list[li
 
 
 def number_list(numbers: Mapping[str, str], tokens: TokenList) -> None:
-    """Show the numbers of a refusal side by side; nothing if it has none."""
+    """Show the numbers of a refusal, if there are any, side by side."""
     texts = number_texts(numbers, tokens)
     if texts:
         with ui.element("ul").classes("sw-numbers").props('data-testid="numbers"'):
@@ -202,7 +202,7 @@ def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> li
 def units_text(
     asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
 ) -> str:
-    """Return an amount in whole units with its asset; the mint is whole if nothing names it."""
+    """Return an amount in whole units with its asset; a token without a symbol has its mint."""
     if asset == "SOL":
         return f"{format_sol(units)} SOL"
     decimals = (line or {}).get("decimals", known_decimals(asset))
@@ -218,7 +218,7 @@ def left_texts(
     costs: Decimal,
     tokens: Mapping[str, tuple[int, str, int]] | None = None,
 ) -> list[str]:
-    """Return a text for each limit that the amounts count against: `6.7 of 10 SOL in 24 hours`.
+    """Return what amounts leave of each of their limits, such as `6.7 of 10 SOL in 24 hours`.
 
     Args:
         limits: of `GET /wallets/:id/limits`.
@@ -254,7 +254,7 @@ def _left_text(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrialContext:
-    """The names, tokens, limits and balance that the effects of a dry run are shown with.
+    """The names, tokens, limits and balance for displaying the effects of a dry run.
 
     Attributes:
         limits: the wallet's limits before the transaction.
@@ -267,14 +267,14 @@ class TrialContext:
     balance: Balance
 
     def decimals(self, mint: str) -> int | None:
-        """Return the decimals of a token that a list or the wallet knows; else None."""
+        """Return a token's decimals if a list or the wallet has them; else None."""
         held = (each.decimals for each in self.balance.tokens if each.mint == mint)
         known = known_decimals(mint)
         return next(held, None) if known is None else known
 
 
 async def trial_context(wallet_id: str) -> TrialContext:
-    """Fetch the present context of a wallet."""
+    """Fetch the data for displaying dry runs of a wallet."""
     health, people, limits, balance = await asyncio.gather(
         api().health(),
         People.ask(),
@@ -285,7 +285,7 @@ async def trial_context(wallet_id: str) -> TrialContext:
 
 
 def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
-    """Return (title, text) of leaving and arriving assets, costs, and the rest of the limits."""
+    """Return a dry run's effects, and the rest of the wallet's limits, as (title, text)."""
     effects = trial.effects
     if effects is None:
         return [("Effects", "not known: the network makes this transaction, not the wallet")]
@@ -368,9 +368,9 @@ class Preview:
             self._show(trial, around, note)
 
     async def confirms(self) -> bool:
-        """Return whether the form is unchanged since the dry run, and its answer is recent.
+        """Return whether the form is unchanged since the dry run, and the answer is recent.
 
-        If not, say so, and ask again if the answer is old.
+        Show an error if the form has changed, and a new answer if the answer is old.
         """
         answered_s = self.answered_s
         if answered_s is None:

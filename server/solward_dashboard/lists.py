@@ -32,7 +32,7 @@ class Card(Protocol[Item, More]):  # type: ignore[misc]
     element: ui.element
 
     def show(self, one: Item, more: More | None) -> None:
-        """Show the element as it is now; `more` is None while it is not known."""
+        """Show the element; `more` is its further data, None until they are fetched."""
 
 
 def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
@@ -47,7 +47,7 @@ def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[st
 
 
 class PagedCards(Generic[Item, More]):
-    """A searchable list of cards, a page at a time; cards are kept, since one may have the focus.
+    """A searchable list of cards in pages; cards are reused, because one may have the focus.
 
     Args:
         name: name of the elements, in the plural.
@@ -95,7 +95,7 @@ class PagedCards(Generic[Item, More]):
         self._pages.set_visibility(False)
 
     async def fetch(self, every: Sequence[Item]) -> dict[str, More | None]:
-        """Fetch what else the cards of the current page show, by the ids of their elements."""
+        """Return the further data of the current page's cards, by the ids of their elements."""
         return await of_each([each.id for each in self._on_page(self._matching(every))], self._ask)
 
     def show(
@@ -152,7 +152,7 @@ class PagedCards(Generic[Item, More]):
 
 
 class NewestFirst(Generic[T]):
-    """The newest of many elements, and older ones on demand; an expanded one stays expanded.
+    """A list of the newest elements, and of older ones on demand; expanded ones stay expanded.
 
     Args:
         name: name of one element; `plural` if the plural is not `name` with an s.
@@ -203,7 +203,7 @@ class NewestFirst(Generic[T]):
         self._more.set_visibility(False)
 
     def show(self, newest: Sequence[T]) -> None:
-        """Show the newest `size` ones, newest first."""
+        """Show the newest elements, at most `size`, newest first."""
         added = [each for each in newest if self._key(each) not in self._shown]
         if added and len(added) == len(newest):
             # Nothing was shown, or more came than one answer holds, so some are missing.
@@ -236,7 +236,7 @@ class NewestFirst(Generic[T]):
         self._count.set_text(counted(count, *self._names) if count else "")
 
     async def load_older(self) -> None:
-        """Load elements older than the oldest that is shown."""
+        """Load and show elements that are older than all shown ones."""
         if not self._shown:
             return
         oldest, _ = self._shown[next(reversed(self._shown))]

@@ -34,7 +34,7 @@ class Options:
     def from_settings(
         cls, settings: Settings, host: str, port: int, *, api_url: str | None = None
     ) -> Options:
-        """Return the options of the settings; `api_url` overrides theirs.
+        """Return the options from the settings; `api_url` overrides the API's address in them.
 
         Raises:
             ConfigError: others can reach the host, and there is no password; the password is too
@@ -69,7 +69,7 @@ class Options:
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
-        """Allowed values of Host; None is any, because there is a login."""
+        """Allowed values of the Host header; None allows any, because there is a login."""
         if self.password is not None:
             return None
         hosts = tuple(f"{name}:{self.port}" for name in LOOPBACK)

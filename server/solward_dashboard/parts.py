@@ -49,7 +49,7 @@ def stack(classes: str = "sw-stack") -> ui.element:
 
 
 def text(words: str = "", classes: str = "sw-text", *, testid: str = "") -> ui.label:
-    """Return a label with a text, uncut, that others may have written; labels show no markup."""
+    """Return a label with a whole text, which others may have written: labels show no markup."""
     return marked(ui.label(words).classes(classes), testid)
 
 
@@ -60,12 +60,12 @@ def optional_text(classes: str = "sw-text", *, testid: str = "") -> ui.label:
 
 
 def error_text() -> ui.label:
-    """Return a place for an error; hidden while there is none."""
+    """Return a label for an error, hidden while its text is empty."""
     return optional_text("sw-error").props("role=alert")
 
 
 def set_class(element: ui.element, name: str, on: bool) -> None:
-    """Add a class, or remove it."""
+    """Add a class to an element if `on`, else remove it."""
     element.classes(**{"add" if on else "remove": name})
 
 
@@ -80,7 +80,7 @@ def heading(words: str = "", level: int = 2) -> ui.label:
 
 
 def tag(words: str) -> ui.badge:
-    """Return a badge with a short word about the element next to it."""
+    """Return a badge, for a short word about the element next to it."""
     return ui.badge(words).props("outline").classes("sw-tag")
 
 
@@ -114,7 +114,7 @@ def on_refresh(refresh: Callable[[], Awaitable[None]]) -> None:
 
 
 async def refresh_page(client: Client | None = None) -> None:
-    """Refresh everything that a page shows, such as after a change; None is the current page."""
+    """Refresh all contents of a page, by default the current one, such as after a change."""
     polls = _POLLS.get((client or ui.context.client).id, ())
     await asyncio.gather(*(each() for each in polls))
 
@@ -220,13 +220,13 @@ def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui
 
 
 def field_choice(label: str, options: Any, value: Any = None, *, testid: str) -> ui.select:
-    """Return a select of a form; one can search among many options."""
+    """Return a select for a form, with a search among many options."""
     made = ui.select(options, value=value, label=label, with_input=len(options) > MANY)
     return marked(made.props("outlined dense").classes("sw-field"), testid)
 
 
 def day_field(label: str) -> ui.input:
-    """Return a field for a day, for a filter."""
+    """Return a date field for a filter."""
     # The placeholder of a date would lie under the label.
     made = ui.input(label).props("type=date outlined dense stack-label clearable")
     return made.classes("sw-select")
@@ -296,29 +296,29 @@ def copy_button(words: str, what: str) -> ui.button:
 
 
 def notify_error(error: Exception | str) -> None:
-    """Show a refusal of the service and its reason, with times in the pages' format."""
+    """Show an error as a notice, with times in the machine's time zone."""
     ui.notify(local_times(str(error)), type="negative", multi_line=True)
 
 
 class Age(ui.label):
-    """A label that says how long ago a moment was; each answer of a page's polls updates it."""
+    """A label that says how long ago a moment was; each response to a poll updates it."""
 
     def __init__(self, moment: datetime, told: Callable[[datetime], str] = ago) -> None:
         super().__init__(told(moment))
         self._moment, self._told = moment, told
 
     def tick(self) -> None:
-        """Update the text to the present time."""
+        """Set the text for the present time."""
         self.set_text(self._told(self._moment))
 
 
 def share(used: Decimal | int, limit: Decimal | int) -> float:
-    """Return how much of a limit is used, from 0 to 1."""
+    """Return the used part of a limit, from 0 to 1."""
     return min(1.0, float(Decimal(used) / Decimal(limit))) if limit else 1.0
 
 
 def show_limit(title: str, limit: Mapping[str, Any], unit: str) -> None:
-    """Show how much of a limit is spent, reserved and left; `limit` is the service's JSON."""
+    """Show the spent, reserved and unused parts of a limit; `limit` is the service's JSON."""
     spent, reserved = (Decimal(limit.get(key, 0)) for key in ("spent", "reserved"))
     more = f", {plain(reserved)} reserved" if reserved else ""
     if limit["limit"] is None:
@@ -405,7 +405,7 @@ def card_of(
 
 
 def show_list(values: Iterable[T], show: Callable[[T], object], none: str) -> None:
-    """Show each value, or `none` if there are none."""
+    """Show each value, or the text `none` if there is no value."""
     some = [show(each) for each in values]
     if not some:
         ui.label(none).classes("sw-dim")

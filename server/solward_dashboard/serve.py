@@ -81,7 +81,7 @@ def serve(
 
 
 def build(options: Options) -> FastAPI:
-    """Return the application: the pages behind `AccessGate`, loading nothing from another machine.
+    """Return the application: pages behind `AccessGate` that load nothing from other machines.
 
     Without a storage secret NiceGUI stores nothing of a visitor, neither on disk nor in a cookie.
     """
@@ -110,7 +110,7 @@ def build(options: Options) -> FastAPI:
 
 
 def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
-    """Return `app` and `http` for the `uvicorn.Config` of one server.
+    """Return the arguments of `uvicorn.Config` that enforce the bounds of one server.
 
     Connections that become WebSockets are no longer counted: their application knows them.
     """
@@ -179,7 +179,7 @@ class _Protocol(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._check_head)
 
     def begin(self) -> Connection:
-        """Record that a request's head has come and that its application is called."""
+        """Record the end of a request's head, after which the application is called."""
         self._connection.begin()
         self._head_bytes = 0
         return self._connection

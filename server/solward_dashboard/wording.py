@@ -79,7 +79,7 @@ def second(moment: datetime, *, zone: bool = True) -> str:
 
 
 def midnight(day: str | None, *, days: int = 0) -> datetime | None:
-    """Return the local start of a date field's day plus `days` days; None without a date."""
+    """Return when a date field's day begins, `days` days later; None if the field is empty."""
     try:
         first = date.fromisoformat(day or "") + timedelta(days)
         return datetime.combine(first, time()).astimezone()
@@ -88,7 +88,7 @@ def midnight(day: str | None, *, days: int = 0) -> datetime | None:
 
 
 def local_times(text: str) -> str:
-    """Return a text of the service with its times in the machine's time zone."""
+    """Return a text with its UTC times converted to the machine's time zone."""
     return _INSTANT.sub(_local_time, text)
 
 
@@ -156,7 +156,7 @@ class People:
         contacts: Iterable[Contact] = (),
         admins: Iterable[AdminCredential] = (),
     ) -> People:
-        """Return the names in the service's lists; an own wallet's name comes before a contact's.
+        """Return the names in the service's lists; wallets' names precede contacts' names.
 
         Args:
             contacts: the known contacts, including the policy's address book.
@@ -189,7 +189,7 @@ class People:
         return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"
 
     def called(self, principal: str) -> str:
-        """Return a principal's kind and name for a list; its id if it has no name."""
+        """Return a principal's kind, and its name or id."""
         kind, _, own_id = principal.partition(":")
         if not own_id:
             return _OF_ADMIN if principal == "admin" else principal
@@ -207,7 +207,7 @@ class People:
         return address if name is None else f"{name}, {address}"
 
     def warned(self, address: str) -> str:
-        """Return an address's name, or that it has none, or which address it only resembles."""
+        """Return an address's name, or a warning if it has none or resembles a known address."""
         taken = self.book.taken_for(address)
         if taken is not None:
             return f"NOT {taken.name}: it looks alike, but is not {taken.address}"

@@ -244,7 +244,7 @@ class AgentForms:
         self._error.set_text(said)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the client's arguments; None if one does not fit, which its field shows."""
+        """Return the client's arguments; None if a field has an invalid value, which it shows."""
         self.show_message("")
         model = (self._model.value or "").strip()
         self._model.error = None if model else "is required"
@@ -405,13 +405,13 @@ def seconds_text(milliseconds: int) -> str:
 
 
 def default_limits(settings: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the limits in the settings, by field; the ceiling of costs holds without one."""
+    """Return the settings' limits for the guardrails that an agent must have, by field."""
     found = {each.json: settings.get(each.name.upper()) for each in _RAILS if each.is_required}
     return {name: Decimal(each) for name, each in found.items() if each}
 
 
 def with_template(values: Mapping[str, Any], template: AgentTemplate) -> dict[str, Any]:
-    """Return the arguments of an agent from a template, without a strategy that is unchanged."""
+    """Return an agent's arguments with its template, and without a strategy equal to its own."""
     own = values["strategy"] == template.strategy
     return {**values, "template": template.name, "strategy": None if own else values["strategy"]}
 
@@ -462,7 +462,7 @@ class StrategyEditor:
 
     @property
     def is_changed(self) -> bool:
-        """True if the text is not the stored one."""
+        """True if the text differs from the stored strategy."""
         return self.text != self._stored
 
     def put(self, text: str) -> None:
@@ -470,11 +470,11 @@ class StrategyEditor:
         self._area.set_value(text)
 
     def validate(self) -> bool:
-        """Return whether the strategy fits; the field shows why it does not."""
+        """Return whether the strategy is valid; the field shows an error if it is not."""
         return self._area.validate()
 
     def release(self) -> None:
-        """Let the user leave the page without a question: the text was saved or discarded."""
+        """Let the user leave the page without a question, after the text was saved or discarded."""
         ui.run_javascript(_GUARD.format("null"))
 
     def _changed(self) -> None:
@@ -576,7 +576,7 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
 
 
 def _bound(field: Field, before: Any, after: Any) -> Change:
-    """Return the change of a bound. A greater number is wider, and so is no bound."""
+    """Return the change of a bound, which a greater number or no bound makes wider."""
     wider = before is not None and (after is None or Decimal(after) > Decimal(before))
     return Change(field.label, _number(before), _number(after), wider)
 
@@ -590,8 +590,8 @@ def _option(value: Any) -> str:
 
 
 def diff(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the lines of two texts that differ, with three around them, as (sign, line). A sign is
-    `+`, `-`, ` ` or `…` for a gap. Equal texts have none."""
+    """Return the differing lines of two texts, and three lines around each, as (sign, line). A sign
+    is `+`, `-`, ` ` or `…` for a gap. Equal texts have no lines."""
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=3)
     found: list[tuple[str, str]] = []
     for line in list(lines)[2:]:

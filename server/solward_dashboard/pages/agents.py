@@ -93,7 +93,7 @@ def page() -> None:
 
 
 async def activity(agent_id: str) -> Activity | None:
-    """Return an agent's activity; None if it was deleted since it was listed."""
+    """Fetch an agent's activity; None if the agent was deleted meanwhile."""
     try:
         decisions, limits = await asyncio.gather(
             api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
@@ -154,7 +154,7 @@ class _Card:
 
 
 def status_badge() -> sw.LiveContent[str]:
-    """Return an agent's status, in colour and in words."""
+    """Return a badge that shows an agent's status in colour and in words."""
 
     def build(status: str) -> None:
         sw.marked(ui.badge(status), "status").classes(_STATUS_CLASSES.get(status, "sw-idle"))
@@ -163,7 +163,7 @@ def status_badge() -> sw.LiveContent[str]:
 
 
 def limit_bars() -> sw.LiveContent[Mapping[str, Any]]:
-    """Return bars of the day's SOL, and of the model's tokens and dollars if these are limited."""
+    """Return bars for an agent's limits: SOL per day, and its model's tokens and dollars."""
 
     def build(limits: Mapping[str, Any]) -> None:
         sw.show_limit("Spent in 24 hours", limits["dailySpendingLimitSol"], " SOL")
@@ -229,7 +229,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
 
 
 class Strategy:
-    """The beginning of an agent's strategy, and all of it on demand."""
+    """An agent's strategy, cut to its beginning until a button shows all of it."""
 
     def __init__(self) -> None:
         self._text = sw.text("", "sw-text sw-clamp")
@@ -264,7 +264,7 @@ def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -
 
 
 def action_text(decision: Decision) -> str:
-    """Return the skill and its parameters, if any."""
+    """Return a decision's skill with its parameters, or `no action`."""
     return "no action" if decision.action is None else decision.action.removesuffix("({})")
 
 
@@ -426,7 +426,7 @@ def _facts(decision: Decision) -> None:
 
 
 def observation_text(observation: Mapping[str, Any]) -> str:
-    """Return the observed wallet, line by line; or why it could not be observed."""
+    """Return the lines about an observed wallet, or why it could not be observed."""
     if "error" in observation:
         return f"The wallet could not be observed: {observation['error']}"
     lines = [
@@ -451,7 +451,7 @@ def _detail(value: Any) -> str:
 
 
 class Chat:
-    """A dialog that keeps the conversation with each agent while the page is open."""
+    """A dialog with a conversation per agent, which lasts while the page is open."""
 
     def __init__(self) -> None:
         self._agent: Agent | None = None

@@ -65,7 +65,7 @@ class Answer:
 
 
 async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
-    """Return the first page that has an entry, of at most `_LOOKS` pages."""
+    """Return the first page with an entry among `_LOOKS` pages, or the last of these."""
     for _ in range(_LOOKS):
         page = await api().audit(**asdict(only), limit=LIMIT, before=before)
         if page.entries or page.next is None:
@@ -104,7 +104,7 @@ def about(event: Event, people: People) -> str:
 
 
 def principal_text(event: Event, people: People) -> str:
-    """Return the principal that asked for it; empty if the entry does not say."""
+    """Return the principal in an entry, such as `by agent scout`; empty if it has none."""
     who = event.data.get("principal") if isinstance(event.data, Mapping) else None
     return f"by {_principal(str(who), people)}" if who else ""
 
@@ -114,7 +114,7 @@ def _principal(who: str, people: People) -> str:
 
 
 class _Filters:
-    """The filters above the list; `changed` is called with what they select."""
+    """The filters above the list; a change calls `changed` with the new filter."""
 
     def __init__(
         self, only: AuditFilter, changed: Callable[[AuditFilter], Awaitable[None]]
@@ -145,7 +145,7 @@ class _Filters:
         await self._read()
 
     def name(self, people: People) -> None:
-        """Offer these names."""
+        """Offer the names of wallets and principals as options."""
         if people == self._people:
             return
         self._people = people
@@ -173,7 +173,7 @@ class _Filters:
 
 
 def _one_of(names: Mapping[str, str], chosen: str | None, every: str) -> dict[str, str]:
-    """Return a select's options; the chosen one is among them even if it has no name."""
+    """Return a select's options, which include the chosen value even if it has no name."""
     gone = {} if chosen is None or chosen in names else {chosen: short(chosen)}
     return {"": every} | dict(names) | gone
 

@@ -35,7 +35,7 @@ _Texts: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of credential, with everything in which the two pages differ.
+    """A kind of credential, with all differences between its page and the other's.
 
     Attributes:
         choice: the field with choices, and its first value.
@@ -56,7 +56,7 @@ class Kind:
 
     @property
     def calls(self) -> Any:
-        """The client's calls for this kind."""
+        """The calls of the client for this kind of credential."""
         return api().keys if self is KEYS else api().admins
 
 
@@ -204,8 +204,7 @@ def _revoked(one: Credential, answer: Any) -> str:
     made = getattr(answer, "made", ())
     if made:
         names = ", ".join(each.name for each in made)
-        said = f"Credentials that {one.name} created stay valid: {names}"
-        ui.notify(said, type="warning", timeout=0)
+        ui.notify(f"Credentials that it created stay: {names}", type="warning", timeout=0)
     return f"{one.name} is revoked"
 
 
@@ -217,7 +216,7 @@ async def _show_secret(created: Any) -> None:
 
 
 def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
-    """Return a key's limits, their use, and the ends of the key and of its former secret."""
+    """Return a key's limits with their use, and when the key and its former secret expire."""
     now = now or datetime.now(UTC)
     rate, until = details.rate_limit, details.previous_secret_until
     texts = [

@@ -169,7 +169,7 @@ def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: 
 
 
 async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
-    """Return the note, maybe empty, if the person confirms; else None."""
+    """Return a decision's note, maybe empty; None if the person does not confirm."""
     left = await _left_after(hold) if verb == "Approve" else []
 
     def build() -> None:
@@ -191,7 +191,7 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
 
 
 async def _left_after(hold: Hold) -> list[str]:
-    """Return the rest of the limits after a hold's transaction, or that it is not known."""
+    """Return the rest of each limit after a hold's transaction, or why it is not known."""
     lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
     taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
     try:
@@ -233,7 +233,7 @@ def page() -> None:
 
 
 async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
-    """Fetch all open holds, the newest decided ones, and what their cards are shown with."""
+    """Fetch all open holds, the newest decided holds, and the names for their cards."""
     held, decided = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)
     )

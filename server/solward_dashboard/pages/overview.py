@@ -91,7 +91,7 @@ class Overview:
 
 
 async def fetch() -> Overview:
-    """Fetch everything, with the limits of the most active wallets and decisions of some agents."""
+    """Fetch the data of the page: limits of the most active wallets, decisions of some agents."""
     health, wallets, transactions, agents, plugins = await asyncio.gather(
         api().health(),
         api().wallets.list(),
@@ -132,7 +132,7 @@ async def _decisions_of(agent: Agent) -> tuple[Decision, ...]:
 
 
 def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
-    """Return the wallets of the newest transactions, then the oldest others; oldest first."""
+    """Return the wallets of the newest transactions, filled up with the oldest, by age."""
     newest = list(dict.fromkeys(each.wallet_id for each in transactions))
     place = {wallet_id: at for at, wallet_id in enumerate(newest)}
     chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
@@ -253,7 +253,7 @@ def _problems(plugins: Plugins) -> None:
 
 
 class WaitingHolds:
-    """The first holds that wait for a person, to decide on; hidden if there are none."""
+    """A list of the first holds to decide on, hidden if there are none."""
 
     def __init__(self) -> None:
         with sw.marked(ui.element("section").classes("sw-stack"), "waits") as self._card:
@@ -380,7 +380,7 @@ def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
 
 @dataclass(slots=True)
 class Exposure:
-    """One asset over some wallets; amounts are whole units.
+    """The sums of one asset over some wallets, in whole units.
 
     Attributes:
         mint: None for SOL, which includes wrapped SOL.
@@ -421,7 +421,7 @@ class Exposure:
 
     @property
     def most(self) -> Decimal | None:
-        """The maximum that may leave in 24 hours; None if it is unlimited in some wallet."""
+        """The maximum that may leave in 24 hours; None if any wallet has no limit."""
         return None if self.reasons else self.bounded
 
     @property
@@ -445,7 +445,7 @@ def _unbounded(reasons: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Exposures:
-    """Every asset that a wallet holds: SOL, then unlimited assets, then the others by name.
+    """The sums of every held asset: SOL, then unlimited assets, then the others by name.
 
     Attributes:
         others: what may leave of tokens that no wallet holds now; empty if nothing may.
@@ -463,7 +463,7 @@ class Exposures:
 
     @property
     def of_text(self) -> str:
-        """The wallets that are covered, in words."""
+        """The wallets in the sums, such as `across 2 wallets`."""
         if self.unread:
             return f"across {self.of} of {self.wallets:,} wallets, {self.unread} cannot be read now"
         if self.wallets > self.of:

@@ -110,7 +110,7 @@ def _receipt(payment: Payment, wallet: str) -> ui.element:
 
 
 def amount(payment: Payment) -> str:
-    """Return the amount with its unit; the details have the whole mint."""
+    """Return a payment's amount and its symbol, or the ends of its mint."""
     return f"{plain(payment.amount)} {payment.symbol or short(payment.asset)}"
 
 

@@ -163,7 +163,7 @@ def _problems(plugins: Plugins) -> None:
 
 
 def _distributions(distributions: Sequence[PluginDistribution]) -> None:
-    """Show third parties' distributions, with the accepted needs of those in own folders."""
+    """Show third parties' distributions, and what was accepted for those in own folders."""
     with (
         sw.card(f"Distributions of third parties ({len(distributions)})", "distributions"),
         sw.stack("sw-list"),
@@ -252,7 +252,7 @@ class _Entries:
             each.on_value_change(self.load)
 
     async def load(self) -> None:
-        """Show the first page."""
+        """Show the first page of entries."""
         self._list.clear()
         if self._wallet.value is None:
             self._list.none = "There is no wallet yet."
@@ -325,7 +325,7 @@ def form_schema(schema: Mapping[str, Any], secrets: Sequence[str]) -> dict[str, 
 
 def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes from stored to typed values: values to set, and None for settings to
-    unset. A secret that is left empty stays.
+    unset. An empty field of a secret changes nothing.
 
     Args:
         found: the answer of `GET /plugins/skills/:skill/settings`.
@@ -398,7 +398,7 @@ async def edit(skill: str) -> None:
 
 
 def _states(found: SkillSettings, unset: Callable[[str], Awaitable[None]]) -> None:
-    """Show what cannot be in the form: secrets, and set values that are no longer declared."""
+    """Show the settings outside the form: secrets, and set values that are not declared."""
     declared = found.schema.get("properties", {})
     for each in found.settings:
         name, is_set, is_gone = each.name, each.set, each.name not in declared

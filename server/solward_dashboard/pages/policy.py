@@ -89,12 +89,12 @@ def _is_site(who: str) -> bool:
 
 
 def _withdraw_label(who: str) -> str:
-    """Return the label of the button that takes a principal's grants but keeps it under grants."""
+    """Return the label of the button that makes a principal read-only, or a site unpaid."""
     return "Pay nothing" if _is_site(who) else "Only read"
 
 
 async def consequences(document: Mapping[str, Any]) -> list[str]:
-    """Return a policy's would-be effects in the last days, or that they are not known."""
+    """Return what a policy would have changed in the last days, or why it is not known."""
     try:
         found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
     except SolwardError as error:
@@ -103,7 +103,7 @@ async def consequences(document: Mapping[str, Any]) -> list[str]:
 
 
 def consequence_texts(replay: Replay) -> list[str]:
-    """Return a replay in words, with the first changes one by one."""
+    """Return a replay as sentences: how many outcomes differ, and the first ones."""
     of = f"Of {replay.judged:,} transactions in the last {replay.days} days,"
     if not replay.changed:
         return [f"{of} none would have ended differently."]
@@ -133,7 +133,7 @@ def with_read_only(policy: Policy, who: str) -> dict[str, Any]:
 
 
 def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with one more grant, which is after all others."""
+    """Return the document with one more grant at the end."""
     read_only = [each for each in policy.read_only if each != grant["who"]]
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
@@ -185,7 +185,7 @@ def _group(name: str, addresses: Sequence[str], people: People) -> None:
 
 
 async def _new_grant(policy: Policy) -> dict[str, Any] | None:
-    """Return the policy with a grant that a person wrote, read as a sentence and agreed to."""
+    """Return the policy with a grant that a person wrote and confirmed; None if cancelled."""
     checked: list[dict[str, Any]] = []
 
     def unread() -> None:
@@ -229,6 +229,6 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
 
 
 def written_grant(text: str) -> Any:
-    """Return a grant as JSON if it begins so, else as text; raises `ValueError` for bad JSON."""
+    """Return a grant's parsed JSON, or its text if it is a sentence; raises `ValueError`."""
     text = text.strip()
     return jsontext.read(text) if text.startswith("{") else text

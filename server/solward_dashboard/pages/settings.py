@@ -85,6 +85,6 @@ def default_text(setting: Setting) -> str:
 
 
 def matches(setting: Setting, text: str, only_set: bool) -> bool:
-    """Return whether a setting is to be shown."""
+    """Return whether a setting has a text and, if `only_set`, is set."""
     words = f"{setting.name} {value_text(setting)} {setting.source}".casefold()
     return (setting.set or not only_set) and text.strip().casefold() in words

@@ -195,7 +195,7 @@ def counterpart(record: Transaction) -> str:
 
 
 def called(address: str, known: AddressBook) -> str:
-    """Return an address's name or its ends; for a look-alike, the address that it resembles."""
+    """Return an address's name or its ends, or a warning if it resembles a known address."""
     other = known.taken_for(address)
     if other is not None:
         # The warning goes first: the ends are those of the address that people know.
@@ -204,7 +204,7 @@ def called(address: str, known: AddressBook) -> str:
 
 
 def amount(record: Transaction, tokens: TokenList) -> str:
-    """Return a record's amount, with its unit if it has one; several assets one after the other."""
+    """Return a record's amounts with their units, separated by commas."""
     found = amount_of(record.type, record.details)
     if found is None:
         several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()

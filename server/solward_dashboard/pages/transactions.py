@@ -113,7 +113,7 @@ request = NewContact
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The newest records, and the lists for their names and filters."""
+    """The newest records, and the lists of names for them and for the filters."""
 
     records: Sequence[Transaction] = ()
     wallets: tuple[Wallet, ...] = ()
@@ -225,7 +225,7 @@ class Table:
         return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
 
     def _draw(self) -> None:
-        """Show the rows that fit, and how many there are in all."""
+        """Show the rows that fit the filters, their count and the count of all rows."""
         tokens = token_list(self._shown.network)
         names = self._wallets
         found = [
@@ -314,8 +314,8 @@ class Table:
 
 
 def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet: str) -> bool:
-    """Return whether a record fits a filter, whose recipient is an address, and has the searched
-    text. `wallet` is the name of its wallet."""
+    """Return whether a record fits a filter, in which `recipient` is an address, and has the
+    searched text. `wallet` is the name of the record's wallet."""
     found = {
         "wallet_id": record.wallet_id,
         "agent_id": record.agent_id,
@@ -340,7 +340,7 @@ def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet:
 async def _page_of(
     wanted: TransactionFilter, limit: int, before: str | None
 ) -> tuple[list[Transaction], str | None]:
-    """Return matching records, and the id to request older ones with; None if there are none."""
+    """Return matching records, and the id for requesting older ones; None if these are all."""
     if wanted == _ALL:
         found = await api().transactions.list(limit=limit, before=before)
         return list(found), found[-1].id if len(found) == limit else None

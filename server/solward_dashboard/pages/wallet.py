@@ -276,7 +276,7 @@ async def _show_qr(wallet: Wallet) -> None:
 
 
 async def _unfrozen(wallet: Wallet) -> list[str]:
-    """Return texts about what can happen once a wallet is unfrozen."""
+    """Return sentences about what can leave a wallet once it is unfrozen."""
     try:
         limits, holds = await asyncio.gather(
             api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
@@ -291,7 +291,7 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
 
 
 def holdings(balance: Balance) -> None:
-    """Show SOL and tokens."""
+    """Show the SOL and the tokens of a wallet."""
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
     sw.show_list(balance.tokens, _token, "No tokens. Swap some SOL, or launch a token.")
 
@@ -307,7 +307,7 @@ def _token(token: TokenBalance) -> None:
 
 
 def limit_bars(limits: Mapping[str, Any]) -> None:
-    """Show how much of each limit is spent, reserved and left."""
+    """Show the spent, reserved and unused part of each limit of a wallet."""
     minute = limits["maxTransactionsPerMinute"]
     with sw.row():
         ui.label("One transaction")
@@ -321,7 +321,7 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
 
 
 def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
-    """Show a pocket that may contain assets, and the amounts that a call could take from it."""
+    """Show a pocket, and the amounts in it that its call could take."""
     address = pocket.address
     with sw.row():
         ui.label(pocket.position or "left over").classes("sw-strong")
@@ -351,7 +351,7 @@ def _at_risk(pocket: Pocket) -> list[str]:
 
 
 async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
-    """Ask a person to confirm the sweep of a pocket, which has no dry run; return the answer."""
+    """Return whether a person confirms the sweep of a pocket, which has no dry run."""
     details = [
         f"From the pocket {pocket.address}",
         *(f"Arrives: {risk}, as far as the service knows" for risk in _at_risk(pocket)),

@@ -144,7 +144,7 @@ SWAP = operation_action(declared.SWAP, {"inputToken": "SOL"})
 
 
 def actions(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
-    """Return a tab for each action; the chooser of skills, and the tab of airdrops."""
+    """Add a tab for each action; return the chooser of skills and the tab of airdrops."""
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
         action_tabs = [
             (each, ui.tab(each.name)) for each in (TRANSFER, TRANSFER_TOKEN, SWAP, AIRDROP)
@@ -204,8 +204,8 @@ class ActionPanel:
             self._button.props(remove="loading")
 
     async def learn_names(self) -> None:
-        """Let the recipient field take the service's current names. If the service does not answer,
-        the names known so far stay."""
+        """Let the recipient field accept the service's current names. If the service does not
+        answer, the field accepts the same names as before."""
         try:
             wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
@@ -213,7 +213,7 @@ class ActionPanel:
         self._form.take_names(self._action.recipient, AddressBook.from_lists(wallets, contacts))
 
     async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
-        """Return whether a person confirms the action, if it needs that."""
+        """Return whether a person confirms the action, or it needs no confirmation."""
         action = self._action
         if not action.asks:
             return True
@@ -268,7 +268,7 @@ class SkillChooser:
         self._place = ui.element("div")
 
     def offer(self, skills: Sequence[Skill]) -> None:
-        """Offer the loaded skills; a form that is being filled in stays."""
+        """Offer the loaded skills, without rebuilding the form of the chosen one."""
         fresh = {each.name: each for each in skills}
         if fresh.keys() != self._skills.keys():
             self._select.set_options(
@@ -451,7 +451,7 @@ async def _ask_schedule(
 
 
 class _ScheduleForm:
-    """The skill, the form that its own schema makes, and the schedule's other fields."""
+    """A form for the skill, its parameters, and the schedule's other fields."""
 
     def __init__(
         self, kind: type[Request], skills: Sequence[Skill], known: Mapping[str, Any]
@@ -513,7 +513,7 @@ def _state_text(schedule: Schedule) -> str:
 
 
 def next_run(schedule: Schedule) -> str:
-    """Return when an active schedule runs next, to follow its name."""
+    """Return `runs now`, or `runs next` and the time, of an active schedule."""
     at = schedule.next_run_at
     return "runs now" if schedule.is_running or at is None else f"runs next {day(at)}"
 

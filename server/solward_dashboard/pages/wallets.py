@@ -74,7 +74,7 @@ async def holding(wallet_id: str) -> Holding | ApiError:
 
 
 def check_any(answers: Sequence[object]) -> None:
-    """Raise the first error if all answers are errors, so that the page shows it only once."""
+    """Raise the first error if all answers are errors, so that the page shows only one."""
     errors = [each for each in answers if isinstance(each, ApiError)]
     if errors and len(errors) == len(answers):
         raise errors[0]
@@ -137,7 +137,7 @@ def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
 
 
 def tokens_text(tokens: Sequence[TokenBalance]) -> str:
-    """Return `7.4 USDC, 0.05 wSOL and 2 more`."""
+    """Return a wallet's tokens, such as `7.4 USDC, 0.05 wSOL and 2 more`."""
     if not tokens:
         return "no tokens"
     parts = [f"{plain(each.amount)} {token_name(each)}" for each in tokens[:_MOST]]

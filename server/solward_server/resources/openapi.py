@@ -93,7 +93,7 @@ SwaggerUIBundle({
 _SHOW: Call[Any] = Call(
     "getDocs",
     "GET /docs",
-    "This API description as an interactive page.",
+    "This description as an interactive page.",
     None,
     name=None,
     about="The page loads files only from this service.",
