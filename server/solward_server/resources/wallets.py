@@ -138,8 +138,7 @@ async def pockets(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     calls.SWEEP_POCKET,
     admin(Role.OPERATE),
     {
-        400: "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used for has"
-        " not ended",
+        400: "address: pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is still in use",
         500: TransactionFailed("Something is left in the pocket", RECORD),
     },
 )

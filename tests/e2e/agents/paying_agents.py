@@ -23,7 +23,7 @@ WIDE = {
     "dailySpendingLimitSol": 1000,
 }
 STOPPED = "The agent was stopped; nothing was sent"
-RELEASED = "The service stopped before this was signed; nothing was sent"
+RELEASED = "The service stopped before the transaction was signed; nothing was sent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,7 @@ def test_splits_cost_no_rent(place: Place) -> None:
         split(recipients, ataCreationRequired=True)
         assert "(opens_accounts)" in buyer.refused(seller.url)
     split([*there[:7], strangers[0]])
-    assert "does not exist, and the payment opens none" in buyer.refused(seller.url)
+    assert "does not exist, and the payment does not open it" in buyer.refused(seller.url)
     assert (seller.handed, buyer.spent(), buyer.counted()) == ([], 0, 0)
     assert place.ledger.call("getBalance", buyer.address)["value"] == lamports
     split(there)

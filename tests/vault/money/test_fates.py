@@ -268,7 +268,7 @@ async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_pa
     [
         (("one.example", "two.example"), "nothing was paid$", 0),
         # Two addresses of one host, or of this machine, are one witness.
-        (("one.example", "one.example"), "by the word of one RPC node only", HALF_LAMPORTS),
+        (("one.example", "one.example"), "according to one RPC node only", HALF_LAMPORTS),
     ],
 )
 async def test_money_comes_back_at_once_only_by_the_word_of_two_hosts(
@@ -299,7 +299,7 @@ async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) 
         await nodes.asked(nodes.ignorant, "getFirstAvailableBlock")
         assert (await nodes.record()).status is TransactionStatus.PENDING
         await nodes.bench.localnet.advance_slots(PATIENCE_BLOCKS)
-        with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
+        with pytest.raises(TransactionFailed, match="according to one RPC node only"):
             await paying
         assert await nodes.bench.reserved_units() == HALF_LAMPORTS
 
@@ -338,7 +338,7 @@ async def test_one_remote_node_that_lies_gives_no_budget_back(bench: Bench) -> N
 
     await until(paid)
     await bench.localnet.advance_slots(EXPIRED_SLOTS)
-    with pytest.raises(TransactionFailed, match="look its signature up") as caught:
+    with pytest.raises(TransactionFailed, match="look up the signature") as caught:
         await paying
     assert "nothing was paid" not in str(caught.value)
     assert caught.value.record.signature is not None
@@ -358,7 +358,7 @@ async def test_one_remote_node_that_calls_a_payment_failed_gives_no_budget_back(
 ) -> None:
     bench.wire.origin = "rpc.example"
     bench.wire.faults["getSignatureStatuses"] = says_failed
-    with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
+    with pytest.raises(TransactionFailed, match="according to one RPC node only"):
         await bench.transfer(HALF)
     assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
     assert await bench.reserved_units() == HALF_LAMPORTS

@@ -404,7 +404,7 @@ async def test_one_remote_node_that_lies_gives_no_budget_back(tmp_path: Path) ->
         record = await shop.ended(handed)
         assert record.status is TransactionStatus.FAILED
         assert record.error is not None
-        assert "by the word of one RPC node only" in record.error
+        assert "according to one RPC node only" in record.error
         assert await shop.counted() == PRICE
         assert await shop.state(handed) == "presumed_dead"
 

@@ -103,7 +103,7 @@ def test_decimals_that_a_node_says_are_compared_where_the_bytes_state_none() -> 
 
 def test_costs_types_and_minima_are_compared() -> None:
     assert "fee and rent" in (change(hold(SENT), SENT, costs=COSTS + 1) or "")
-    assert change(hold(SENT), SENT, intent=replace(INTENT, type="burn")) == "it is a burn now"
+    assert change(hold(SENT), SENT, intent=replace(INTENT, type="burn")) == "its type is burn now"
     fewer = replace(INTENT, tokens_in={"bought": 89})
     assert "at least 89 units of bought" in (change(hold(SENT), SENT, intent=fewer) or "")
     assert change(hold(SENT), SENT, intent=replace(INTENT, tokens_in={"bought": 91})) is None

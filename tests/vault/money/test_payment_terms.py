@@ -90,7 +90,7 @@ async def test_a_payment_binds_the_wallet_to_nothing_but_its_transfer(tmp_path: 
             (sol, "sponsor's account"),
             (approve, "TransferChecked alone"),
             (opening, "no instruction of program"),
-            (memo_of("x"), "must be its memo"),
+            (memo_of("x"), "the payment's memo alone"),
             (draft.instructions[0], "move 20000 units"),
         ):
             changed = replace(draft, instructions=(*draft.instructions, more))
@@ -134,7 +134,7 @@ async def test_a_sponsor_without_sol_is_named(tmp_path: Path) -> None:
 @promise("risky-mint-pays-nothing")
 async def test_a_seller_without_an_account_is_not_paid(tmp_path: Path) -> None:
     async with open_shop(tmp_path, seller_has_account=False) as shop:
-        with pytest.raises(TransactionFailed, match="does not exist, and the payment opens none"):
+        with pytest.raises(TransactionFailed, match="does not exist, and the payment does not open"):
             await shop.hand_over()
         assert await shop.counted() == 0
 

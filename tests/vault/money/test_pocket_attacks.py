@@ -63,7 +63,7 @@ async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Benc
     bench.wire.faults["sendTransaction"] = swallow
     bench.wire.faults["getEpochInfo"] = far_ahead
     bench.wire.faults["getBlockHeight"] = far_ahead
-    with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
+    with pytest.raises(TransactionFailed, match="according to one RPC node only"):
         await use(bench, paying(Pubkey.from_string(bench.recipient), 1_000_000))
     assert await bench.reserved_units() == LAMPORTS
     row = await row_of(bench)

@@ -159,7 +159,7 @@ async def test_the_airdrop_of_who_was_taken_over_is_not_called_confirmed(
             async with bench.database.write() as connection:
                 await processes.take_over(connection, "another", 10)
         pause.resumed.set()
-        with pytest.raises(TransactionFailed, match="the faucet may have paid all the same"):
+        with pytest.raises(TransactionFailed, match="the faucet may have paid it"):
             await asking
         [record] = await bench.history()
         status = TransactionStatus.FAILED if released else TransactionStatus.PENDING

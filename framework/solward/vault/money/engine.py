@@ -258,7 +258,7 @@ class Engine:
             HoldWaits: the approval cannot be carried out now, but may be later.
         """
         if draft.payment is not None and draft.payment.mode is not PaymentMode.PUSH:
-            raise InvalidRequest(f"a payment in the mode {draft.payment.mode} is handed over")
+            raise InvalidRequest(f"execute sends push payments only, not {draft.payment.mode}")
         actor, record = await self._prepare(wallet_id, actor, draft)
 
         async def pay() -> TransactionRecord:
@@ -284,7 +284,7 @@ class Engine:
         """
         payment = draft.payment
         if payment is None or payment.mode is PaymentMode.PUSH:
-            raise InvalidRequest("only a payment that the seller sends is handed over")
+            raise InvalidRequest("hand_over takes sponsored and unsponsored payments only")
         actor, record = await self._prepare(wallet_id, actor, draft)
         wire: bytes | None = None
 
@@ -489,7 +489,7 @@ class Engine:
                     connection, record.id, signature, owner=self.process.id
                 )
             if not ours:
-                text = "Another process has taken this over; the faucet may have paid all the same"
+                text = "Another process has taken over this airdrop; the faucet may have paid it"
                 released = await self._reserver.release(reservation.record, text)
                 raise TransactionFailed(text, ended_by(TakenOver(), released))
             _log.info("transaction_sent", signature=signature)
@@ -600,7 +600,7 @@ class Engine:
             # Another request used the approval of the hold that this request waited for.
             known = await self.known_action(actor)
             if known is None:
-                text = "The approval was used, or has ended, meanwhile; nothing was sent"
+                text = "The approval was used or ended in the meantime; nothing was sent"
                 raise HoldDecided(text) from None
             return known
 

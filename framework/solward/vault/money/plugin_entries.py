@@ -21,7 +21,7 @@ from solward.vault.money.request import Actor
 from solward.vault.store import transactions as records
 
 REMEMBER: Final = "remember"
-"""The key, in a hold's recipe, of the entries to write when the hold is carried out."""
+"""The key under which a hold's recipe has the entries to write when the hold is carried out."""
 
 _MINUTE_S = 60.0
 
@@ -53,8 +53,8 @@ class WriteBudget:
             seconds = max(1, math.ceil(began + _MINUTE_S - now))
             raise SkillError(
                 "store_busy",
-                f"The plugin's store was written {self._most} times in a minute, which is the most"
-                f" (PLUGIN_STORE_WRITES_PER_MINUTE); it may be again in {seconds} s",
+                f"The plugin made {self._most} writes to its store in a minute, which is the"
+                f" maximum (PLUGIN_STORE_WRITES_PER_MINUTE); it may write again in {seconds} s",
             )
         self._minutes[plugin] = began, writes + 1
 

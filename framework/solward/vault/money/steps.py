@@ -40,11 +40,11 @@ class Step(StrEnum):
     SETTLED = "settled"
     """Status and actual debit are durable; the caller has no answer yet."""
     HANDED_OVER = "handed_over"
-    """A payment's bytes are durable; the seller may get them, and sends them."""
+    """A payment's bytes are durable, and the seller may now get and send them."""
     ANSWERED = "answered"
     """The seller's answer to a paid request is durable; the caller has no answer yet."""
     HELD = "held"
-    """A hold is durable in place of a record; its caller does not know of it."""
+    """A hold is durable in place of a record, and its caller has no answer yet."""
     APPROVED = "approved"
     """A person's approval is durable; nothing is reserved."""
 

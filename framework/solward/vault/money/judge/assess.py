@@ -231,7 +231,7 @@ class Assessor:
             try:
                 compile_instructions(draft, str(Hash.default()), None)
             except TooLarge:
-                text = f"{refused}; ask again for one that fits version 0"
+                text = f"{refused}; ask again for a transaction that fits version 0"
                 raise VersionRefused(text) from None
             assessment = await self.assess(draft, nonce, trial=trial)
         if assessment.effects is None and draft.otherwise is not None:
@@ -430,8 +430,8 @@ class Assessor:
                     self._equal[alike] = self._equal.get(alike, 0) + 1
                 return transaction, limit
         raise InvalidRequest(
-            "Equal payments on one blockhash have used every limit of compute units that the"
-            " seller takes; ask again in some seconds"
+            "Equal payments on one blockhash have used every compute-unit limit that the seller"
+            " accepts; ask again in some seconds"
         )
 
     async def _simulate(

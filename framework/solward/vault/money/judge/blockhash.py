@@ -91,7 +91,7 @@ class BlockhashSource:
         )
         tips = [(n, tip) for n, tip in zip(nodes, answers, strict=True) if tip is not None]
         if not tips:
-            raise LedgerUnavailable("The ledger does not say its block height")
+            raise LedgerUnavailable("No node of the ledger returned its block height")
         return await _expiry(_height(tips[0][1], slot), tips, slot)
 
     async def _from_one_node(self) -> Blockhash:

@@ -156,7 +156,7 @@ def compile_instructions(
             tables = _tables(draft.tables, wallet, instructions)
             message = MessageV0.try_compile(payer, instructions, tables, recent)
     except ValueError as error:
-        raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
+        raise InvalidRequest(f"The instructions cannot be compiled: {error}") from None
     needed = message.account_keys[: message.header.num_required_signatures]
     if set(needed) - set(signers):
         raise InvalidRequest("The instructions need a signature besides the wallet's")

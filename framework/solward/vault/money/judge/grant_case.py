@@ -16,7 +16,7 @@ from solward.vault.money.request import PocketUse
 _SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 
 VENUE = "venue:"
-"""Prefix of a venue's name, which replaces the recipient's account in the line of a swap."""
+"""Prefix of the venue's name, which a swap's line has in place of the recipient's account."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,9 @@ _MOST_KEPT = 10_000
 _PASSING: Final = frozenset({Reason.PRICE, Reason.RATE})
 
 NEAR_END_PERCENT: Final = 90
-"""A grant is near its end once this share of a window is used."""
+"""The used percentage of a window at which its grant is near its end."""
 ENDS_WITHIN_MS: Final = DAY_MS
-"""A grant is near its end this long before its date."""
+"""The time before a grant's end date from which the grant is near its end."""
 
 
 class PricesMissing(Exception):

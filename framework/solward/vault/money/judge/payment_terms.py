@@ -47,12 +47,12 @@ def check_draft(draft: Draft) -> None:
     payment, intent = draft.payment, draft.intent
     if payment is None:
         if intent.type == TransactionType.PAYMENT:
-            raise InvalidRequest("type must not be payment: only the service itself pays so")
+            raise InvalidRequest("type must not be payment: only the service itself may use it")
         return
     if intent.type != TransactionType.PAYMENT:
         raise InvalidRequest(f"type of a payment must be payment, not {intent.type}")
     if draft.wire is not None or draft.pocket is not None or draft.tables or draft.otherwise:
-        raise InvalidRequest("a payment is made of instructions alone")
+        raise InvalidRequest("a payment must consist of instructions alone")
     if not 0 < payment.units <= COUNTED_MAX:
         raise InvalidRequest(f"units of a payment must be 1 to {COUNTED_MAX}, not {payment.units}")
     if not 0 < payment.most_compute_units <= MAX_COMPUTE_UNITS:
@@ -62,7 +62,7 @@ def check_draft(draft: Draft) -> None:
     if not _DIGEST.fullmatch(payment.fingerprint):
         raise InvalidRequest("fingerprint must be a SHA-256 in lower case hex")
     if (payment.mode is PaymentMode.SPONSORED) != (payment.fee_payer is not None):
-        raise InvalidRequest("a sponsored payment has a fee payer, and no other has one")
+        raise InvalidRequest("a sponsored payment must have a fee payer, any other payment none")
     if payment.fee_payer is not None:
         try:
             Pubkey.from_string(payment.fee_payer)
@@ -85,25 +85,25 @@ def _check_instructions(
         if program in MEMO_PROGRAMS:
             memos += 1
             if data.decode("utf-8", "replace") != payment.memo:
-                raise InvalidRequest("the memo instruction of a payment must be its memo")
+                raise InvalidRequest("the memo instruction must contain the payment's memo alone")
         elif program in TOKEN_PROGRAMS and payment.asset != SOL:
             checked = len(data) == 10 and data[0] == Token.TRANSFER_CHECKED
             if not checked or len(accounts) != 4:
-                raise InvalidRequest("tokens of a payment move by TransferChecked alone")
+                raise InvalidRequest("a payment of tokens may use TransferChecked alone")
             source, mint, _to, authority = accounts
             if (source, mint, authority) != (payment.source, payment.asset, wallet):
-                raise InvalidRequest("a transfer of a payment is of another account or mint")
+                raise InvalidRequest("a payment's transfer must use the payment's account and mint")
             if data[9] != payment.decimals:
-                raise InvalidRequest(f"a transfer of a payment has {data[9]} decimals")
+                raise InvalidRequest(f"a payment's transfer must not have {data[9]} decimals")
             paid += int.from_bytes(data[1:9], "little")
         elif program == SYSTEM_PROGRAM and payment.asset == SOL:
             if len(data) != 12 or data[:4] != _TRANSFER or accounts[:1] != [wallet]:
-                raise InvalidRequest("SOL of a payment moves by Transfer of the wallet alone")
+                raise InvalidRequest("a payment of SOL may use the wallet's Transfer alone")
             paid += int.from_bytes(data[4:12], "little")
         elif program != ASSOCIATED_TOKEN_PROGRAM or payment.fee_payer is not None:
-            raise InvalidRequest(f"a payment has no instruction of program {program}")
+            raise InvalidRequest(f"a payment must have no instruction of program {program}")
     if memos != (payment.memo is not None):
-        raise InvalidRequest("a payment has one memo instruction where it has a memo, else none")
+        raise InvalidRequest("a payment must have one memo instruction if it has a memo, else none")
     if paid != payment.units:
         raise InvalidRequest(f"the transfers of a payment move {paid} units, not {payment.units}")
 
@@ -121,16 +121,16 @@ def refusals(
         return
     mint = mint_account(payment.asset, before.get(payment.asset))
     if mint is None:
-        yield f"{payment.asset} is not a mint, and cannot be paid with"
+        yield f"{payment.asset} is not a mint, so nothing can be paid with it"
         return
     if mint.decimals != payment.decimals:
         yield (
-            f"mint {mint.address} has {mint.decimals} decimals, and the payment was made with"
+            f"mint {mint.address} has {mint.decimals} decimals, but the payment states"
             f" {payment.decimals}"
         )
     never = [name for kind, name in _NEVER.items() if kind in mint.extensions]
     for name in never:
-        yield f"mint {mint.address} has {name}, and cannot be paid with"
+        yield f"mint {mint.address} has {name}, so nothing can be paid with it"
     if not never:
         yield from unwelcome(mint, regulated)
     source = token_account(before.get(payment.source))
@@ -147,7 +147,7 @@ def refusals(
         elif held is None and account not in opened:
             yield (
                 f"the seller's token account {account} of mint {mint.address} does not exist, and"
-                " the payment opens none"
+                " the payment does not open it"
             )
 
 
@@ -160,7 +160,7 @@ def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None
     tokens = {} if native else {payment.asset: payment.units}
     # A transfer to the wallet's own account moves nothing, but the seller would see a payment.
     if (outflow.lamports, dict(outflow.tokens)) != (payment.units if native else 0, tokens):
-        return "the payment's bytes take something else than its amount"
+        return "the payment's bytes do not take exactly the payment's amount"
     return None
 
 

@@ -110,13 +110,13 @@ _UNSEEN_TRIES = 3
 _ACCOUNTS_A_SWEEP = 3
 
 # Since the limits were read, other transactions used up the rest that a priority fee needed.
-_NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
-_EXPIRED = "The call expired without reaching the ledger; what the pocket held came back"
+_NO_ROOM = "The ceiling of costs leaves no room for the sweep's priority fee"
+_EXPIRED = "The call expired without reaching the ledger; the pocket's contents came back"
 _ENDS = {
     AttemptState.LANDED_OK: None,
-    AttemptState.LANDED_ERR: "The call failed on the ledger; what the pocket held came back",
+    AttemptState.LANDED_ERR: "The call failed on the ledger; the pocket's contents came back",
 }
-_STOPPED = "The service stopped before the call was made; what the pocket held came back"
+_STOPPED = "The service stopped before the call was made; the pocket's contents came back"
 
 Limits: TypeAlias = tuple[tuple[str, ScopeLimits], ...]
 
@@ -197,11 +197,11 @@ class PocketRuns:
             if row.transaction_id is not None:
                 last = await transaction_store.get(connection, row.transaction_id)
             if last is not None and last.status is TransactionStatus.PENDING:
-                raise InvalidRequest(f"address: what pocket {address} is used for has not ended")
+                raise InvalidRequest(f"address: pocket {address} is still in use")
             if (await pocket_store.in_use(connection, record.wallet_id)).asserts:
                 raise InvalidRequest(
-                    "address: a swap of the wallet has not ended, for which this return would"
-                    " count; ask again once it has"
+                    "address: a swap of the wallet has not ended, and this return would count as"
+                    " its proceeds; ask again once the swap has ended"
                 )
             await pocket_store.use_again(connection, row, record.id, ())
             await transaction_store.insert_record(
@@ -304,7 +304,7 @@ class PocketRuns:
         if fee > self._fees.max_lamports:
             raise InvalidRequest(
                 f"The call's network fee of {format_sol(fee)} SOL is more than the"
-                f" {format_sol(self._fees.max_lamports)} SOL allowed; MAX_NETWORK_FEE_SOL sets it"
+                f" {format_sol(self._fees.max_lamports)} SOL that MAX_NETWORK_FEE_SOL allows"
             )
         found = await self._try(draft, transaction, own=drafted is not None)
         if drafted is None:
@@ -501,7 +501,7 @@ class PocketRuns:
         movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
         choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
         pocket = Pocket(row.wallet_id, row.counter, row.address)
-        failure = "nothing of it can be moved"
+        failure = "nothing in it can be moved"
         for amount, accounts in choices:
             if not amount and not accounts:
                 continue
@@ -543,7 +543,7 @@ class PocketRuns:
     async def _try_sweep(self, transaction: VersionedTransaction, wallet: str) -> SimulationResult:
         bound = worst_case(transaction.message, wallet)
         if bound.lamports or bound.tokens:
-            raise InvalidRequest("A sweep would take something of the wallet")
+            raise InvalidRequest("The sweep would take assets from the wallet")
         return await self._ledger.simulate(bytes(transaction), [wallet])
 
     async def _homeward(
@@ -602,7 +602,7 @@ class PocketRuns:
         except IntegrityError:
             return "An identical transaction was already sent"
         except TakenOver:
-            return "Another process has taken this over"
+            return "Another process has taken over this transaction"
         except (KeyRevoked, SkillError) as error:
             return str(error)
         self._hook(Step.WRITTEN_AHEAD)

@@ -221,8 +221,8 @@ class HoldReserver:
         most = await holds.count_open(connection, actor.principal)
         if most >= MAX_OPEN:
             return judged.blocked(
-                f"{most} transactions of {actor.principal} wait for a person already, and this one"
-                f" would have to wait too: {reason}"
+                f"{most} transactions of {actor.principal} already wait for a person, and this"
+                f" transaction would have to wait too: {reason}"
             )
         # A declared operation needs no digest, because its sentence states everything.
         opaque = "" if is_declared(recipe) else digest
@@ -336,7 +336,7 @@ def _repeat(
     return _approved(judged, row, question, shown)
 
 
-_ANOTHER: Final = "Nothing was sent; it is not what a person is asked about, or has approved"
+_ANOTHER: Final = "Nothing was sent; this is not the transaction that a person was shown"
 
 
 def _approved(
@@ -348,7 +348,7 @@ def _approved(
     changed = excess_over(approval.hold, question.intent, shown)
     if changed is None:
         return judged
-    return judged.blocked(f"it is not what was approved: {changed}")
+    return judged.blocked(f"this is not the transaction that was approved: {changed}")
 
 
 async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
@@ -543,7 +543,7 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
     """
     lines, costs, arrives = now.lines, now.costs, now.arrives
     if intent.type != hold.type:
-        return f"it is a {intent.type} now"
+        return f"its type is {intent.type} now"
     for name in fixed_details(hold.type):
         shown, asked = hold.details.get(name), intent.details.get(name)
         if asked != shown:

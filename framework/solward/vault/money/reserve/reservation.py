@@ -279,13 +279,13 @@ def _is_for_later(use: PocketUse, now: pockets.PocketsInUse) -> str:
     if use.output_mint in now.bought:
         return f"Another swap into {use.output_mint} has not ended yet; nothing was sent"
     if use.asserted is not None and now.brings_home:
-        return "A pocket of the wallet is in use, whose return would count for this swap;" + _LATER
+        return "A pocket's return to the wallet is open and would count for this swap;" + _LATER
     if use.leaves and now.asserts:
-        return "A swap of the wallet has not ended, for which this return would count;" + _LATER
+        return "A swap of the wallet has not ended, and this return would count for it;" + _LATER
     return ""
 
 
-_LATER = " nothing was sent, ask again once it has ended"
+_LATER = " nothing was sent, ask again once that transaction has ended"
 
 
 async def _owned_by_another(
@@ -297,8 +297,8 @@ async def _owned_by_another(
     if known is None or known.opened_by == record.principal:
         return None
     return (
-        f"position {use.position} is {known.opened_by or 'the operator'}'s; who opened a position"
-        " and the operator use it"
+        f"position {use.position} is {known.opened_by or 'the operator'}'s; only its owner and the"
+        " operator may use it"
     )
 
 
@@ -393,7 +393,7 @@ class Reserver:
             reserve = partial(self._reserve, record, question, row, answer)
             with contextlib.suppress(_RulesChanged):
                 return await self._priced(question, reserve)
-        raise StoreError("The plugins' guardrails are changed all the time; try again")
+        raise StoreError("The plugins' guardrails changed during each try; try again")
 
     async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
         """Judge with the prices that grants need, and again if changed grants need other prices."""
@@ -405,7 +405,7 @@ class Reserver:
                 return await judge(prices)
             except PricesMissing as missing:
                 assets |= missing.assets
-        raise StoreError("The grants are changed all the time; try again")
+        raise StoreError("The grants changed during each try; try again")
 
     async def _reserve(
         self,
@@ -695,7 +695,7 @@ class Reserver:
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
         behind = f"the ledger's time, {now.behind_ms // 1000} s behind the database's clock"
         if now.behind_ms > MOST_BEHIND_MS and question.effects is not None:
-            reason = f"windows of limits end at {behind}; more than a day is not bridged"
+            reason = f"the limits' windows end at {behind}; a day is the maximum"
             return Verdict((CLOCK_RULE,), CLOCK_RULE, reason), {}
         window_ms, scopes = now.window_ms, self._scopes(question)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}

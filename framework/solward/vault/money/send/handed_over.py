@@ -407,7 +407,7 @@ async def _history(
         elif page and page[0].signature == last.signature and page[-1].slot <= last.slot:
             yield page[1:]
         else:
-            raise LedgerUnavailable(f"The ledger's history of {source} does not go back")
+            raise LedgerUnavailable(f"The ledger's history of {source} has a gap between two pages")
         if len(page) < 2 or page[-1].slot < oldest:
             return
         # The next page begins after the last row but one, so that the last row is repeated. An
@@ -428,7 +428,7 @@ async def _matched(
         if len(candidates) > _VERIFIED_AT_ONCE:
             wire = await node.transaction_wire(row.signature, finalized=finalized)
             if wire is None:
-                raise LedgerUnavailable(f"The ledger does not show transaction {row.signature}")
+                raise LedgerUnavailable(f"The ledger did not return transaction {row.signature}")
             message = _message_of(wire)
             candidates = [item for item in candidates if item.message == message]
         for item in candidates:

@@ -58,8 +58,8 @@ from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, Netwo
 BALANCES_S = 5.0
 
 _ONE_HOST: Final = (
-    "by the word of one RPC node only: look its signature up before you repeat it. "
-    "Its amount counts against the limits until its window ends"
+    "according to one RPC node only: look up the signature before you repeat the transaction. "
+    "The amount counts against the limits until it leaves their windows"
 )
 
 _log = structlog.get_logger(__name__)
@@ -381,7 +381,7 @@ def _failed(item: InFlight, fate: Fate) -> Settlement:
             held_lamports=0 if fate.sure else item.held_lamports,
             error="The transaction expired without reaching the ledger; nothing was paid"
             if fate.sure
-            else f"The transaction expired, and is not on the ledger {_ONE_HOST}",
+            else f"The transaction expired and is not on the ledger, {_ONE_HOST}",
         )
     error = f"The transaction failed on the ledger: {explain(fate.status.err, ())}"
     fee_lamports = 0 if took_no_fee(fate.status.err) else item.fee_lamports
@@ -391,7 +391,7 @@ def _failed(item: InFlight, fate: Fate) -> Settlement:
         AttemptState.LANDED_ERR,
         fee_lamports=fee_lamports,
         held_lamports=fee_lamports if fate.sure else item.held_lamports,
-        error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
+        error=error if fate.sure else f"{error}, {_ONE_HOST}",
         lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
         signature=item.found,
         landed_slot=fate.status.slot,

@@ -44,7 +44,7 @@ RENEW_S = 2.0
 # The maximum number of rows in one database transaction, which bounds how long they are locked.
 _BATCH = 200
 
-_RELEASED = "The service stopped before this was signed; nothing was sent"
+_RELEASED = "The service stopped before the transaction was signed; nothing was sent"
 # It is not known whether the faucet got the request; if it did, the balance shows it.
 _RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
 
