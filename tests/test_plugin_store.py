@@ -481,12 +481,12 @@ async def test_a_plugin_writes_so_often_a_minute_and_others_go_on(tmp_path: Path
 def test_the_next_minute_has_room_again() -> None:
     now = [100.0]
     budget = WriteBudget(2, lambda: now[0])
-    budget.take("acme")
+    budget.count_write("acme")
     now[0] += 59.5
-    budget.take("acme")
+    budget.count_write("acme")
     with pytest.raises(SkillError, match="in 1 s") as raised:
-        budget.take("acme")
+        budget.count_write("acme")
     assert raised.value.code == "store_busy"
     now[0] += 0.5
-    budget.take("acme")
-    budget.take("acme")
+    budget.count_write("acme")
+    budget.count_write("acme")

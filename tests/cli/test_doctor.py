@@ -31,7 +31,7 @@ from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
 from solward.support import jsontext
 from solward.types.guardrail import SOL
-from solward.vault.money.judge.building import Versions
+from solward.vault.money.judge.building import SwapVersions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
 from solward_cli.doctor.subject import Line, Status, Subject, text
@@ -182,7 +182,7 @@ async def test_it_says_in_which_version_swaps_are_built(
         given = settings(tmp_path, *(each.url for each in nodes), transaction_version=setting)
         async with Subject(given) as subject:
             lines = await ledger.rpc(subject)
-            versions = Versions((await subject.cluster()).ledger, setting)
+            versions = SwapVersions((await subject.cluster()).ledger, setting)
             assert await versions.for_swaps(str(Keypair().pubkey())) == version
     [line] = [each for each in lines if each.name == "Swaps"]
     assert line.found.startswith(f"built in version {version} (TRANSACTION_VERSION={setting})")

@@ -330,11 +330,11 @@ async def test_of_two_calls_at_once_that_were_told_to_wait_one_takes_the_approva
     # The second had looked while it was approved and not used.
     engine = desk.bench.engine
     with (
-        mock.patch.object(type(engine), "known_action", mock.AsyncMock(return_value=None)),
-        pytest.raises(HoldDecided, match="was used, or has ended"),
+        mock.patch.object(type(engine), "find_action", mock.AsyncMock(return_value=None)),
+        pytest.raises(HoldDecided, match="was used or ended"),
     ):
         await call(desk, vendor, two)
-    looked = mock.AsyncMock(side_effect=[None, await engine.known_action(two)])
-    with mock.patch.object(type(engine), "known_action", looked):
+    looked = mock.AsyncMock(side_effect=[None, await engine.find_action(two)])
+    with mock.patch.object(type(engine), "find_action", looked):
         assert await call(desk, vendor, two) == record
     assert await desk.bench.lamports(vendor) == SENT

@@ -264,7 +264,7 @@ async def test_a_node_that_refuses_version_1_after_all_gets_version_0(
     # Remembered: the second one was not tried in version 1.
     assert await swaps.bench.engine.versions.for_swaps(swaps.address) == 0
     # It has no room there: nothing is sent, and the next request is planned for version 0.
-    swaps.bench.engine.versions._note(True, 60)
+    swaps.bench.engine.versions._cache_support(True, 60)
     widened(swaps, 56, shortest=12, in_table=False)
     sent = await swaps.sent()
     with pytest.raises(TransactionFailed, match="ask again for a transaction that fits"):

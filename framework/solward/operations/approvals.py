@@ -36,7 +36,7 @@ from solward.types.errors import (
 )
 from solward.types.record import Hold, HoldState
 from solward.types.roles import is_admin
-from solward.vault.money.plugin_entries import read_remember
+from solward.vault.money.plugin_entries import entries_from_recipe
 from solward.vault.money.request import Actor, HoldTaken, HoldWaits
 from solward.vault.money.reserve.hold_reservation import venue_of
 from solward.vault.money.steps import Step, StepHook, no_hook
@@ -276,7 +276,7 @@ class Approvals:
             approval=hold.id,
             trace=row.trace,
             via=hold.chain[2:],
-            remember=read_remember(recipe),
+            remember=entries_from_recipe(recipe),
         )
         if "operation" in recipe:
             operation = OPERATIONS[recipe["operation"]]

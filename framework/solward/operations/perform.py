@@ -143,7 +143,7 @@ class Operations:
         if "ledger" in plan.sources:
             # After an earlier run of this action, the changed ledger may make a new plan fail.
             # Other plans depend only on their parameters, and the engine finds the earlier run.
-            known = await self._engine.known_action(actor)
+            known = await self._engine.find_action(actor)
             if known is not None:
                 return known
         values = operation.read(params)

@@ -52,7 +52,7 @@ from solward.types.money import (
 from solward.types.record import TransactionType
 from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
 from solward.vault.custody import Pocket
-from solward.vault.money.judge.building import LARGEST, TooLarge, Versions, compile_instructions
+from solward.vault.money.judge.building import LARGEST, SwapVersions, TooLarge, compile_instructions
 from solward.vault.money.pocket.instructions import PocketToken, close, funding, open_account, send
 from solward.vault.money.request import Draft, PocketCall, PocketDraft, PocketUse
 
@@ -152,7 +152,7 @@ async def plan_swap(
     tokens: TokenList,
     ledger: ReadLedger,
     limits: SwapLimits,
-    versions: Versions,
+    versions: SwapVersions,
     input_token: str,
     output_token: str,
     amount: Decimal | int,
@@ -212,7 +212,7 @@ async def _one_transaction(
     swap: _Swap,
     offer: _Offer,
     at_least: int,
-    versions: Versions,
+    versions: SwapVersions,
 ) -> Draft:
     """Return the swap with the route of most accounts that fits into a transaction.
 

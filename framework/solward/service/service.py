@@ -65,7 +65,7 @@ from solward.vault.custody import Wallets
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine
 from solward.vault.money.judge.prices import Prices, PriceSource
-from solward.vault.money.send.takeover import Process, registered
+from solward.vault.money.send.takeover import Process, hold_lease
 from solward.vault.money.steps import StepHook, no_hook
 
 # Long enough to settle everything if the ledger answers; short enough to start without a ledger.
@@ -214,7 +214,7 @@ class Solward:
                 engine_options(settings, registry(), prices, tokens, network),
                 verify_cluster=verify_network, hook=step_hook, process=process,
             )  # fmt: skip
-            await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
+            await stack.enter_async_context(hold_lease(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
             venues = VenueClients(settings, cluster)
             stack.push_async_callback(venues.close)

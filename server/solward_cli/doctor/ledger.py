@@ -46,7 +46,7 @@ from solward.vault.ledger.protocol import (
 from solward.vault.ledger.transport import HttpTransport, host_of, is_enough
 from solward.vault.money.engine import confirm_wait_s
 from solward.vault.money.judge.blockhash import MAX_AGE_BLOCKS
-from solward.vault.money.judge.building import Versions
+from solward.vault.money.judge.building import SwapVersions
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.send.sender import RESEND_SLOTS
 from solward_cli.doctor.subject import (
@@ -195,7 +195,7 @@ class _Node:
         version, why = await self._said("getVersion")
         core = version.get("solana-core") if isinstance(version, Mapping) else None
         software = f"software {core}" if isinstance(core, str) else f"software unknown ({why})"
-        self.takes_v1 = await Versions(self.ledger).ask(somebody)
+        self.takes_v1 = await SwapVersions(self.ledger).query_support(somebody)
         takes = "legacy, 0 and 1" if self.takes_v1 else "legacy and 0"
         if self.takes_v1 is None:
             takes += "; it does not say whether 1"

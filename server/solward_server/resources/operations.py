@@ -128,7 +128,7 @@ async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
     """
     if not name.startswith(ACTION):
         return await context.service.history.record(name)
-    record = await context.service.engine.end_of_hold(name.removeprefix(ACTION))
+    record = await context.service.engine.record_of_hold(name.removeprefix(ACTION))
     if record is None:
         raise NotFound("Transaction not found")
     return record

@@ -116,7 +116,7 @@ async def _earlier_answer(
     payment = stored.transaction_id
     if payment.startswith(ACTION):
         # Raises `Held` while a person is asked.
-        record = await context.service.engine.end_of_hold(payment.removeprefix(ACTION))
+        record = await context.service.engine.record_of_hold(payment.removeprefix(ACTION))
         if record is None:
             return None
         payment = record.id

@@ -101,7 +101,7 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
             raise
         except SolwardError as error:
             response = error_response(error)
-            if await context.service.engine.waits(action_key(key)):
+            if await context.service.engine.is_action_held(action_key(key)):
                 # Not stored either: a person still decides on an earlier part of the call.
                 return response
         return await finish(database, key, response)

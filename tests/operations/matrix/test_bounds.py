@@ -57,7 +57,7 @@ def reserved_of(patch: pytest.MonkeyPatch) -> dict[str, Mapping[str, int]]:
     return seen
 
 
-async def signed_by(stand: Stand, record_id: str) -> list[VersionedTransaction]:
+async def sign_with(stand: Stand, record_id: str) -> list[VersionedTransaction]:
     query = select(attempts.c.wire).where(attempts.c.transaction_id == record_id)
     async with stand.api.service.database.read() as connection:
         wires = (await connection.execute(query)).scalars().all()
@@ -120,7 +120,7 @@ async def test_what_is_signed_is_bounded_and_its_bound_is_reserved(
     assert said.answer.status == 200, said.text
     record = (await stand.records())[0]
     assert record["status"] == "confirmed"
-    signed = await signed_by(stand, record["id"])
+    signed = await sign_with(stand, record["id"])
     if record["type"] == TransactionType.AIRDROP:
         # The faucet signs; nothing of the wallet's can leave.
         assert signed == []

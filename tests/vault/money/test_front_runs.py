@@ -195,11 +195,11 @@ async def test_a_program_that_is_upgraded_before_it_lands_never_had_the_wallets_
 
         sent = bench.wire.calls["sendTransaction"]
 
-        async def after_funding(_method: str, _params: object) -> None:
+        async def run_after_funding(_method: str, _params: object) -> None:
             if bench.wire.calls["sendTransaction"] == sent + 2:
                 await upgrade()
 
-        bench.wire.faults["sendTransaction"] = after_funding
+        bench.wire.faults["sendTransaction"] = run_after_funding
         had = await bench.lamports(str(robber))
         request = PocketRequest(build=build, lamports=SOL)
         record = await bench.operations().use_pocket(bench.wallet.id, ADMIN, request)

@@ -12,7 +12,13 @@ from solward.solana.programs import TOKEN_PROGRAM
 from solward.solana.tokens import associated_address
 from solward.types.guardrail import SOL, Intent, Line, Operation, Outflow
 from solward.types.record import TransactionType
-from solward.vault.money.judge.grant_case import addresses, funded, is_within, outgoing, recipients
+from solward.vault.money.judge.grant_case import (
+    addresses,
+    find_outgoings,
+    is_within,
+    mark_funding,
+    recipients,
+)
 
 MINT, SELLER, OTHER, WALLET = (str(Pubkey(bytes([number]) * 32)) for number in range(1, 5))
 ACCOUNT = associated_address(SELLER, MINT, TOKEN_PROGRAM)
@@ -22,7 +28,7 @@ INTENT = Intent(TransactionType.PAYMENT, WALLET, destinations=frozenset({SELLER}
 
 
 def left(*lines: Line, intent: Intent = INTENT, fee: int = 0) -> tuple[Line, ...]:
-    return outgoing(Outflow(0, fee, 0, lines=lines), intent, None).lines
+    return find_outgoings(Outflow(0, fee, 0, lines=lines), intent, None).lines
 
 
 @promise("payment-counts-as-pay")
@@ -52,8 +58,8 @@ def test_no_other_transaction_pays(kind: TransactionType) -> None:
 
 def test_a_seller_that_is_a_wallet_of_the_service_is_paid_and_not_funded() -> None:
     own = frozenset({SELLER})
-    assert funded((PAID,), own) == (PAID,)
-    assert funded((replace(PAID, operation=Operation.TRANSFER),), own) == (
+    assert mark_funding((PAID,), own) == (PAID,)
+    assert mark_funding((replace(PAID, operation=Operation.TRANSFER),), own) == (
         replace(PAID, operation=Operation.FUND),
     )
 
@@ -64,8 +70,8 @@ def test_a_seller_is_a_recipient() -> None:
 
 
 def test_the_costs_of_a_payment_are_what_its_bytes_put_on_the_wallet() -> None:
-    assert outgoing(Outflow(0, 0, 0, lines=(SENT,)), INTENT, None).costs_lamports == 0
-    assert outgoing(Outflow(0, 5_000, 3, lines=(SENT,)), INTENT, None).costs_lamports == 5_003
+    assert find_outgoings(Outflow(0, 0, 0, lines=(SENT,)), INTENT, None).costs_lamports == 0
+    assert find_outgoings(Outflow(0, 5_000, 3, lines=(SENT,)), INTENT, None).costs_lamports == 5_003
 
 
 def test_a_payment_that_was_approved_is_no_transfer() -> None:

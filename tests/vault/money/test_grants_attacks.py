@@ -43,7 +43,7 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.custody import Pocket
 from solward.vault.grants.model import ANY_ASSET, Hours
 from solward.vault.guardrails.rules import Policy
-from solward.vault.money.judge.grant_case import is_within, outgoing
+from solward.vault.money.judge.grant_case import find_outgoings, is_within
 from solward.vault.money.judge.granting import GrantJudge, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import ADMIN, Actor, PocketUse
@@ -390,7 +390,7 @@ def test_only_what_goes_into_the_pocket_is_sold() -> None:
     )
     use = PocketUse(Pocket("w", 1, pocket), venue="market")
     intent = Intent("swap", other, lamports_out=12, slippage_bps=50)
-    found = outgoing(Outflow(12, 5_000, 0, {}, lines), intent, use)
+    found = find_outgoings(Outflow(12, 5_000, 0, {}, lines), intent, use)
     assert [(line.operation, line.account) for line in found.lines] == [
         (Operation.SWAP, "venue:market"),
         (Operation.TRANSFER, other),

@@ -27,7 +27,7 @@ def hold(*lines: Line, repeats: bool = False) -> Hold:
     return replace(
         hold_row("w", 0).hold,
         type=INTENT.type,
-        lines=hold_reservation.shown_lines(hold_reservation.with_decimals(lines, {MINT: 6})),
+        lines=hold_reservation.lines_to_json(hold_reservation.with_decimals(lines, {MINT: 6})),
         costs_lamports=COSTS,
         arrives={"bought": 90},
         repeats=repeats,

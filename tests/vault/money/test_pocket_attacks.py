@@ -198,7 +198,7 @@ async def test_a_service_that_dies_before_it_signs_a_sweep_still_knows_the_pocke
     assert row.state is PocketState.OPEN
     bench.wire.faults.clear()
     intent = Intent(type="other", wallet=bench.wallet.address)
-    record = bench.engine._record(bench.wallet, ADMIN, intent)
+    record = bench.engine._new_record(bench.wallet, ADMIN, intent)
     await bench.engine._runs.begin_sweep(record, ADMIN, row.address)
     options = EngineOptions(Policy(), UNLIMITED)
     later = Engine(bench.ledger, bench.database, bench.wallets, options)

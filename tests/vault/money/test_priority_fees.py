@@ -38,9 +38,9 @@ from solward.vault.money.judge.building import (
     QUIET_PRICE,
     UNKNOWN_PRICE,
     Budget,
+    auto_price,
     compile_instructions,
     fits,
-    percentile,
     with_margin,
 )
 from solward.vault.money.request import ADMIN, Actor
@@ -425,11 +425,11 @@ async def test_equal_payments_share_what_is_left_of_the_costs(tmp_path: Path) ->
 @promise("auto-covers-nine-tenths")
 def test_auto_is_what_was_enough_in_nine_of_ten_slots() -> None:
     assert PERCENTILE == 90
-    assert percentile([]) == QUIET_PRICE
-    assert percentile([0] * 150) == QUIET_PRICE
-    assert percentile([0] * 134 + [10**6] * 16) == 10**6
-    assert percentile([0] * 136 + [10**6] * 14) == QUIET_PRICE
-    assert percentile([70_000]) == 70_000
+    assert auto_price([]) == QUIET_PRICE
+    assert auto_price([0] * 150) == QUIET_PRICE
+    assert auto_price([0] * 134 + [10**6] * 16) == 10**6
+    assert auto_price([0] * 136 + [10**6] * 14) == QUIET_PRICE
+    assert auto_price([70_000]) == 70_000
 
 
 def test_a_limit_has_a_margin_and_is_never_more_than_the_network_allows() -> None:

@@ -48,9 +48,9 @@ from solward.vault.money.send.settlement import (
     Balances,
     StepsTotal,
     TokenBalance,
-    kept_of_failed,
-    kept_of_steps,
     kept_units,
+    kept_units_of_failed,
+    kept_units_of_steps,
     parse_landed,
     read_landed,
     settled_details,
@@ -407,9 +407,9 @@ def test_what_a_call_brings_lowers_neither_sol_nor_tokens() -> None:
     )
     total.add(called, WALLET, 0, NetworkCost(), is_call=True)
     reserved = {SOL_ASSET: SOL, COSTS_ASSET: 5_000, USDC: 9}
-    assert kept_of_steps(total, reserved) == reserved
+    assert kept_units_of_steps(total, reserved) == reserved
     # It arrived all the same.
-    assert (total.arrived(USDC), total.arrived(WRAPPED_SOL_MINT)) == (0, 0)
+    assert (total.tokens_gained(USDC), total.tokens_gained(WRAPPED_SOL_MINT)) == (0, 0)
 
 
 def test_sol_sent_to_a_token_account_is_no_rent() -> None:
@@ -501,5 +501,5 @@ def test_no_counter_is_negative_or_raised_and_what_left_is_covered(
     assert found.keys() == reserved.keys()
     assert all(0 <= found[asset] <= reserved[asset] for asset in reserved)
     assert found[SOL_ASSET] + found[COSTS_ASSET] >= min(start - end, sol + costs)
-    failed = kept_of_failed(fee, reserved)
+    failed = kept_units_of_failed(fee, reserved)
     assert failed == {SOL_ASSET: 0, COSTS_ASSET: min(fee, costs), USDC: 0, USD: 0}

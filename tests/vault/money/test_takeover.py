@@ -25,7 +25,7 @@ from solward.vault.guardrails.rules import Policy
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.engine import Engine, EngineOptions
 from solward.vault.money.request import ADMIN, Actor, AgentRun
-from solward.vault.money.send.takeover import Reconciliation, registered
+from solward.vault.money.send.takeover import Reconciliation, hold_lease
 from solward.vault.store import processes
 from solward.vault.store import transactions as store
 
@@ -174,7 +174,7 @@ async def test_who_lives_is_not_taken_from(tmp_path: Path, monkeypatch: pytest.M
     async with (
         open_bench(tmp_path, limits=LIMITS) as bench,
         another(bench) as other,
-        registered(bench.database, bench.engine.process, nothing),
+        hold_lease(bench.database, bench.engine.process, nothing),
     ):
         pause = pause_before_signing(bench, monkeypatch)
         paying = asyncio.create_task(bench.transfer(HALF))
@@ -337,7 +337,7 @@ async def test_a_stopped_process_leaves_its_lease(tmp_path: Path) -> None:
         return None
 
     async with open_bench(tmp_path) as bench:
-        lease = registered(bench.database, bench.engine.process, nothing)
+        lease = hold_lease(bench.database, bench.engine.process, nothing)
         async with lease, bench.database.read() as connection:
             assert await processes.alive(connection, bench.engine.process.id)
         async with bench.database.read() as connection:
@@ -356,7 +356,7 @@ async def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
             pytest.skip("on SQLite nobody else can be there")
         process = bench.engine.process
         until = select(processes.processes.c.lease_until_ms)
-        async with registered(bench.database, process, looked_after, renew_s=0.05):
+        async with hold_lease(bench.database, process, looked_after, renew_s=0.05):
             ends = []
             for _ in range(5):
                 renewed.clear()

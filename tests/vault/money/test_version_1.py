@@ -24,7 +24,7 @@ from solward.types.errors import GuardrailBlocked
 from solward.types.guardrail import Intent
 from solward.types.record import TransactionStatus
 from solward.vault.ledger.patience import within
-from solward.vault.money.judge.building import Versions
+from solward.vault.money.judge.building import SwapVersions
 from solward.vault.money.request import ADMIN, Draft
 from solward_localnet.jsonrpc import RpcError
 
@@ -108,7 +108,7 @@ async def test_every_node_that_answers_must_take_version_1(
                 node.faults["simulateTransaction"] = fault
         # Of a wallet without any SOL, too.
         for payer in (nodes.bench.wallet.address, nodes.bench.recipient):
-            versions = Versions(nodes.ledger)
+            versions = SwapVersions(nodes.ledger)
             with within(0.5):
                 assert await versions.for_swaps(payer) == version
 
@@ -119,7 +119,7 @@ async def test_a_node_that_did_not_say_is_asked_again_sooner(
 ) -> None:
     seconds = 0.0
     monkeypatch.setattr("solward.vault.money.judge.building.time.monotonic", lambda: seconds)
-    versions = Versions(bench.ledger)
+    versions = SwapVersions(bench.ledger)
 
     async def asked() -> tuple[int, int]:
         return await versions.for_swaps(bench.wallet.address), calls["simulateTransaction"]

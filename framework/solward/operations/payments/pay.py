@@ -322,7 +322,7 @@ class Payments:
     async def _known(self, actor: Actor) -> str | None:
         """Return the id of the payment of an earlier call with this action, or None."""
         try:
-            record = await self.engine.known_action(actor)
+            record = await self.engine.find_action(actor)
         except TransactionError as error:
             # The seller may have answered even if the payment failed.
             record = error.record

@@ -34,7 +34,7 @@ from solward.vault.grants.model import (
     from_stored,
     stored_form,
 )
-from solward.vault.money.judge.grant_case import addresses, funded
+from solward.vault.money.judge.grant_case import addresses, mark_funding
 from solward.vault.store import grants as store
 from solward.vault.store import recipients, window_sums
 from solward.vault.store.spending import SERVICE_SCOPE
@@ -269,7 +269,7 @@ async def _seed(
                 each.judged.case,
                 own=own,
                 book=facts,
-                lines=funded(each.judged.case.lines, own),
+                lines=mark_funding(each.judged.case.lines, own),
                 dollars=line_dollars(each.judged.case.lines, each.judged.prices),
             ),
         )

@@ -44,7 +44,7 @@ from solward.vault.grants.dollars import NOT_ASKED, line_dollars
 from solward.vault.grants.judged import ALLOWED, JudgedCase, from_row
 from solward.vault.grants.model import RATE, Case, Charge, Decision, Finding, Grant, Reason
 from solward.vault.grants.sentences import finding_sentence, reason_sentence
-from solward.vault.money.judge.grant_case import addresses, funded, recipients
+from solward.vault.money.judge.grant_case import addresses, mark_funding, recipients
 from solward.vault.money.judge.granting import names_in
 from solward.vault.store import grants
 from solward.vault.store import recipients as recipient_store
@@ -434,7 +434,7 @@ class _Facts(NamedTuple):
         case = past.judged.case
         at_ms = case.now_ms[0]
         own = {each for each in addresses(case.lines) if self.wallets.get(each, at_ms + 1) <= at_ms}
-        lines = funded(case.lines, own)
+        lines = mark_funding(case.lines, own)
         paid = set(case.paid)
         for each in recipients(lines):
             when, by = self.paid.get((case.wallet_id, each), (at_ms, ""))

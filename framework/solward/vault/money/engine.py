@@ -58,18 +58,18 @@ from solward.vault.money.judge.blockhash import no_verification
 from solward.vault.money.judge.building import (
     PriorityFee,
     PriorityFees,
+    SwapVersions,
     TransactionVersion,
-    Versions,
 )
 from solward.vault.money.judge.granting import GrantJudge, Question
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.outcomes import (
     Trial,
     TrialEnded,
-    ended_by,
     refusal,
+    simulation_failure,
     wait_for_task,
-    would_fail,
+    with_cause,
 )
 from solward.vault.money.plugin_entries import PluginEntries
 from solward.vault.money.pocket.run import PocketRuns
@@ -86,7 +86,7 @@ from solward.vault.money.reserve.hold_reservation import hold_of
 from solward.vault.money.reserve.reservation import BidTooHigh, Reservation, Reserver
 from solward.vault.money.send.handed_over import Watcher, live_payment
 from solward.vault.money.send.polling import InFlight
-from solward.vault.money.send.sender import Sender, Signing, signed_message
+from solward.vault.money.send.sender import DraftSigner, Sender, signed_message
 from solward.vault.money.send.takeover import (
     Process,
     Reconciliation,
@@ -94,7 +94,7 @@ from solward.vault.money.send.takeover import (
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.money.steps import Step, StepHook, no_hook, traced
+from solward.vault.money.steps import Step, StepHook, bound_log_fields, no_hook
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import holds, processes
 from solward.vault.store import payments as payment_store
@@ -179,7 +179,7 @@ class Engine:
         self._options = options
         self._hook = hook
         fees = PriorityFees(ledger, options.priority_fee, options.policy.max_fee_lamports)
-        self.versions = Versions(ledger, options.transaction_version)
+        self.versions = SwapVersions(ledger, options.transaction_version)
         self._assessor = Assessor(
             ledger,
             verify_cluster,
@@ -201,7 +201,7 @@ class Engine:
             0 if options.priority_fee == "off" else options.policy.max_fee_lamports,
         )
         self.entries = PluginEntries(database, options.store_bounds)
-        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
+        self._signing = DraftSigner(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
         self.watcher = Watcher(ledger, database, hook=hook)
         self._runs = PocketRuns(
@@ -266,9 +266,9 @@ class Engine:
             with tracing.span("transaction.send"):
                 await self.sender.send(item)
             _log.info("transaction_sent", signature=item.signature)
-            return await self._outcome(reservation.record, item)
+            return await self._await_outcome(reservation.record, item)
 
-        return await self._drive(record, actor, pay)
+        return await self._run_shielded(record, actor, pay)
 
     async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOverPayment:
         """Sign a payment that the seller sends, after judging it, and watch for its end.
@@ -288,7 +288,7 @@ class Engine:
         actor, record = await self._prepare(wallet_id, actor, draft)
         wire: bytes | None = None
 
-        async def give() -> TransactionRecord:
+        async def sign_for_seller() -> TransactionRecord:
             nonlocal wire
             reservation, item = await self._sign(record, actor, draft, HAND_OVER)
             wire, row = item.wire, reservation.payment
@@ -302,7 +302,7 @@ class Engine:
             _log.info("payment_handed_over", site=row.site, mode=row.mode.value)
             return replace(reservation.record, signature=None if is_sponsored else item.signature)
 
-        return HandedOverPayment(await self._drive(record, actor, give), wire)
+        return HandedOverPayment(await self._run_shielded(record, actor, sign_for_seller), wire)
 
     async def note_answer(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
         """Store the seller's answer to a paid request, and look for the payment at once.
@@ -397,7 +397,7 @@ class Engine:
             failure = str(error)
         else:
             if assessment.effects is None:
-                failure = would_fail(assessment.failure)
+                failure = simulation_failure(assessment.failure)
 
         intent, pocket, payment = draft.intent, draft.pocket, draft.payment
         question = Question(wallet_id, actor, intent, pocket=pocket, payment=payment)
@@ -427,11 +427,11 @@ class Engine:
         async def use() -> TransactionRecord:
             reservation, item = await self._sign(record, actor, draft.funding, PocketStep.FUND)
             await self.sender.send(item)
-            return _succeeded(
-                await self._runs.after_funding(reservation.record, actor, draft, item)
+            return _require_success(
+                await self._runs.run_after_funding(reservation.record, actor, draft, item)
             )
 
-        return await self._drive(record, actor, use, leaves=True)
+        return await self._run_shielded(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
         """Return a pocket's contents to its wallet, even if the wallet is frozen, in a new record.
@@ -445,19 +445,19 @@ class Engine:
         intent = Intent(
             type=TransactionType.OTHER, wallet=wallet.address, details={"pocket": address}
         )
-        record = self._record(wallet, actor, intent)
+        record = self._new_record(wallet, actor, intent)
 
         async def sweep() -> TransactionRecord:
             await self._runs.begin_sweep(record, actor, address)
-            return _succeeded(await self._runs.sweep_alone(record))
+            return _require_success(await self._runs.sweep_alone(record))
 
-        return await self._drive(record, actor, sweep, leaves=True)
+        return await self._run_shielded(record, actor, sweep, leaves=True)
 
     async def _resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         try:
             await self._runs.resume(record, live, step)
         except StoreError:
-            self._leave_open(record.id)
+            self._resume_left_open(record.id)
         except Exception:
             # The record stays pending, and the next start or takeover resumes it.
             _log.exception("pocket_not_resumed", transaction_id=record.id)
@@ -471,7 +471,7 @@ class Engine:
         question = Question(wallet_id, actor, intent, effects)
         if actor.dry_run:
             raise TrialEnded(Trial(await self._reserver.trial(question), effects))
-        record = self._record(wallet, actor, intent)
+        record = self._new_record(wallet, actor, intent)
 
         async def request() -> TransactionRecord:
             reservation = await self._reserve(record, question)
@@ -483,7 +483,7 @@ class Engine:
             except LedgerError as error:
                 text = f"The faucet refused: {error}"
                 released = await self._reserver.release(reservation.record, text)
-                raise TransactionFailed(text, ended_by(error, released)) from None
+                raise TransactionFailed(text, with_cause(error, released)) from None
             async with self._database.write() as connection:
                 ours = await store.set_signature(
                     connection, record.id, signature, owner=self.process.id
@@ -491,13 +491,13 @@ class Engine:
             if not ours:
                 text = "Another process has taken over this airdrop; the faucet may have paid it"
                 released = await self._reserver.release(reservation.record, text)
-                raise TransactionFailed(text, ended_by(TakenOver(), released))
+                raise TransactionFailed(text, with_cause(TakenOver(), released))
             _log.info("transaction_sent", signature=signature)
             item = faucet_in_flight(record.id, signature, height)
             self.sender.watch(item)
-            return await self._outcome(reservation.record, item)
+            return await self._await_outcome(reservation.record, item)
 
-        return await self._drive(record, actor, request)
+        return await self._run_shielded(record, actor, request)
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
@@ -507,7 +507,7 @@ class Engine:
         if actor.dry_run:
             verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
             return TrialEnded(Trial(verdict, None, str(error)))
-        record = self._record(wallet, actor, intent)
+        record = self._new_record(wallet, actor, intent)
         return await self._store_failure(record, actor, intent, error)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
@@ -518,7 +518,7 @@ class Engine:
             self.sender,
             self.watcher,
             self.process.id,
-            lambda *left_open: self._start(self._resume(*left_open)),
+            lambda *left_open: self._start_task(self._resume(*left_open)),
             wait_s,
         )
 
@@ -538,7 +538,7 @@ class Engine:
         await self.watcher.close()
         await self.sender.close()
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -555,9 +555,9 @@ class Engine:
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
         actor = _with_paid_site(actor, draft.payment)
-        return actor, self._record(await self._wallets.get(wallet_id), actor, draft.intent)
+        return actor, self._new_record(await self._wallets.get(wallet_id), actor, draft.intent)
 
-    async def _drive(
+    async def _run_shielded(
         self, record: TransactionRecord, actor: Actor, work: Work, *, leaves: bool = False
     ) -> TransactionRecord:
         """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
@@ -566,7 +566,7 @@ class Engine:
             leaves: whether the caller gets the unfinished record at the deadline; the steps go on.
         """
         with self.deadline():
-            task = self._start(self._run(record, actor, work))
+            task = self._start_task(self._run(record, actor, work))
             await wait_for_task(task, seconds_left(self._confirm_wait_s) if leaves else None)
             if not task.done():
                 async with self._database.read() as connection:
@@ -578,19 +578,19 @@ class Engine:
 
     async def _run(self, record: TransactionRecord, actor: Actor, work: Work) -> TransactionRecord:
         """Perform an action's steps, or return its record if it was requested before."""
-        known = await self.known_action(actor)
+        known = await self.find_action(actor)
         if known is not None:
             return known
         try:
-            with traced(record, actor.trace):
+            with bound_log_fields(record, actor.trace):
                 try:
                     return await work()
                 except StoreError:
-                    self._leave_open(record.id)
+                    self._resume_left_open(record.id)
                     raise
         except IntegrityError:
             # Another process stored the same action first.
-            known = await self.known_action(actor)
+            known = await self.find_action(actor)
             if known is None:
                 raise
             return known
@@ -598,23 +598,23 @@ class Engine:
             if actor.approval is not None:
                 raise
             # Another request used the approval of the hold that this request waited for.
-            known = await self.known_action(actor)
+            known = await self.find_action(actor)
             if known is None:
                 text = "The approval was used or ended in the meantime; nothing was sent"
                 raise HoldDecided(text) from None
             return known
 
-    def _leave_open(self, transaction_id: str) -> None:
+    def _resume_left_open(self, transaction_id: str) -> None:
         """Resume a record as the next start would, after the database failed or its answer to a
         commit was lost. The record may be pending although no task works on it."""
         item = self.sender.find(transaction_id)
         is_watched = item is not None and item.ends
         if not is_watched and self.watcher.find(transaction_id) is None:
-            task = asyncio.create_task(self._take_up(transaction_id))
+            task = asyncio.create_task(self._retry_takeover(transaction_id))
             self._left_open.add(task)
             task.add_done_callback(self._left_open.discard)
 
-    async def _take_up(self, transaction_id: str) -> None:
+    async def _retry_takeover(self, transaction_id: str) -> None:
         is_left = False
         while True:
             await asyncio.sleep(TAKE_UP_S)
@@ -651,7 +651,7 @@ class Engine:
                 raise HoldWaits(str(error)) from None
             raise await self._store_failure(record, actor, draft.intent, error) from None
         self._hook(Step.RESERVED)
-        draft, assessment = await self._on_what_is_there(reservation, draft, assessment)
+        draft, assessment = await self._rebuild_on_balance(reservation, draft, assessment)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
                 record.wallet_id, draft, assessment, reservation, step
@@ -670,20 +670,20 @@ class Engine:
         """
         with tracing.span("transaction.assess"):
             assessed, assessment = await self._assessor.assess_any(draft, record.id)
-        assessment.check_answered()
+        assessment.check_failure_is_final()
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
-            text = would_fail(assessment.failure)
+            text = simulation_failure(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, text))
         if assessed is not draft:
             record = replace(record, details=assessed.intent.details)
-        return assessed, _with_leaves(record, assessment.effects.outflow), assessment
+        return assessed, _with_leaving_amounts(record, assessment.effects.outflow), assessment
 
     async def _store_failure(
         self, record: TransactionRecord, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError:
         stored = await self._reserver.fail(record, actor, intent, str(error))
-        return refusal(ended_by(error, stored))
+        return refusal(with_cause(error, stored))
 
     async def _bid_lower(
         self, draft: Draft, assessment: Assessment, error: BidTooHigh
@@ -700,12 +700,12 @@ class Engine:
         most = assessment.effects.fee_lamports - error.excess_lamports
         with contextlib.suppress(InvalidRequest):
             rebuilt = await self._assessor.rebuild(draft, None, most)
-            rebuilt.check_answered()
+            rebuilt.check_failure_is_final()
             if rebuilt.effects is not None and rebuilt.effects.fee_lamports <= most:
                 return rebuilt, self._assessor.bid_lamports(draft, rebuilt)
         return assessment, 0
 
-    async def _on_what_is_there(
+    async def _rebuild_on_balance(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
     ) -> tuple[Draft, Assessment]:
         """Rebuild a purchase on its account's balance if the balance grew since planning.
@@ -732,7 +732,7 @@ class Engine:
         except (InvalidRequest, LedgerError, PermissionError) as failure:
             error = failure
         text = f"{error}; nothing was sent"
-        raise refusal(ended_by(error, await self._reserver.release(reservation.record, text)))
+        raise refusal(with_cause(error, await self._reserver.release(reservation.record, text)))
 
     async def _reserve(
         self, record: TransactionRecord, question: Question, row: PaymentRow | None = None
@@ -747,7 +747,7 @@ class Engine:
             raise refusal(reservation.record)
         return reservation
 
-    async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
+    async def _await_outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
         with tracing.span("transaction.confirm", signature=item.signature):
             await asyncio.wait((item.done,), timeout=seconds_left(self._options.confirm_wait_s))
         if not item.done.done():
@@ -756,9 +756,9 @@ class Engine:
             return stored or replace(record, signature=item.signature)
         ended = item.done.result().record
         assert ended is not None
-        return _succeeded(ended)
+        return _require_success(ended)
 
-    async def known_action(self, actor: Actor) -> TransactionRecord | None:
+    async def find_action(self, actor: Actor) -> TransactionRecord | None:
         """Return the record of an action that was requested before; None for a new one.
 
         Call this before drafting from the ledger's state: once an action was executed, the state
@@ -776,7 +776,7 @@ class Engine:
             if record is None and actor.approval is None:
                 row = await hold_of(connection, actor)
         if row is not None:
-            record = await self._end_of(row)
+            record = await self._record_of_hold(row)
         if record is not None and record.status in (
             TransactionStatus.BLOCKED,
             TransactionStatus.FAILED,
@@ -784,12 +784,12 @@ class Engine:
             raise refusal(record)
         return record
 
-    async def waits(self, action_key: str) -> bool:
+    async def is_action_held(self, action_key: str) -> bool:
         """Return whether a money call of an action is held; the key lacks the call's number."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 
-    async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
+    async def record_of_hold(self, hold_id: str) -> TransactionRecord | None:
         """Return the record with which a hold ended; None if the caller must ask again.
 
         Raises:
@@ -800,9 +800,9 @@ class Engine:
             row = await holds.get(connection, hold_id)
         if row is None:
             raise NotFound("Hold not found")
-        return await self._end_of(row)
+        return await self._record_of_hold(row)
 
-    async def _end_of(self, row: HoldRow) -> TransactionRecord | None:
+    async def _record_of_hold(self, row: HoldRow) -> TransactionRecord | None:
         hold = row.hold
         if hold.transaction_id is not None:
             async with self._database.read() as connection:
@@ -812,13 +812,13 @@ class Engine:
         if hold.expires_ms <= moment.window_ms:
             async with self._database.write() as connection:
                 await holds.expire(connection, row, moment)
-            return await self.end_of_hold(hold.id)
+            return await self.record_of_hold(hold.id)
         if hold.state is HoldState.APPROVED and hold.repeats:
             return None
         raise Held(hold)
 
     @staticmethod
-    def _record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:
+    def _new_record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:
         return TransactionRecord(
             id=str(uuid.uuid4()),
             wallet_id=wallet.id,
@@ -832,7 +832,7 @@ class Engine:
         )
 
 
-def _succeeded(record: TransactionRecord) -> TransactionRecord:
+def _require_success(record: TransactionRecord) -> TransactionRecord:
     """Return an ended record; raise the record's error if the transaction failed."""
     if record.status is TransactionStatus.FAILED:
         raise refusal(record)
@@ -851,7 +851,7 @@ def _with_paid_site(actor: Actor, payment: Payment | None) -> Actor:
 _OF_PLUGINS = frozenset({PLUGIN_DETAILS, "pocket"})
 
 
-def _with_leaves(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
+def _with_leaving_amounts(record: TransactionRecord, outflow: Outflow | None) -> TransactionRecord:
     """Return the record of a plugin's transaction or swap, with the amounts that may leave.
 
     All other transactions state their amounts, which are checked against the bytes.

@@ -76,7 +76,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
     return TransactionFailed(record.error or "The transaction failed", record)
 
 
-def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
+def with_cause(error: Exception, record: TransactionRecord) -> TransactionRecord:
     """Return the record of a transaction that failed with this error, with `cause` set."""
     if isinstance(error, IntegrityError):
         # The same bytes are stored already, so another process made them.
@@ -85,7 +85,7 @@ def ended_by(error: Exception, record: TransactionRecord) -> TransactionRecord:
     return replace(record, cause=None if is_refused else type(error))
 
 
-def would_fail(failure: str | None) -> str:
+def simulation_failure(failure: str | None) -> str:
     """Return the error of a transaction whose simulation failed."""
     return f"The transaction would fail: {failure}"
 
@@ -109,10 +109,10 @@ def may_not_have_run(err: Any) -> bool:
 
 def explain(err: Any, logs: Sequence[str]) -> str:
     """Return one line for a ledger's transaction error: the cause in plain words, or its name."""
-    return told_by_node(_explained(err, logs))
+    return told_by_node(_find_cause(err, logs))
 
 
-def _explained(err: Any, logs: Sequence[str]) -> str:
+def _find_cause(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, str) and err in _NO_ACCOUNT:
         return _NO_FEE
     for line in logs:
@@ -148,13 +148,13 @@ async def wait_for_task(task: asyncio.Task[Any], timeout_s: float | None = None)
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     except asyncio.CancelledError:
-        task.add_done_callback(_take_refusal)
+        task.add_done_callback(_report_unexpected)
         raise
     if not task.done():
-        task.add_done_callback(_take_refusal)
+        task.add_done_callback(_report_unexpected)
 
 
-def _take_refusal(task: asyncio.Task[Any]) -> None:
+def _report_unexpected(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, SolwardError):
         message = "Task failed after its caller went away"

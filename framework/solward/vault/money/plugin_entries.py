@@ -39,7 +39,7 @@ class WriteBudget:
         # plugin -> the start of its minute, and its writes since.
         self._minutes: dict[str, tuple[float, int]] = {}
 
-    def take(self, plugin: str) -> None:
+    def count_write(self, plugin: str) -> None:
         """Count one write.
 
         Raises:
@@ -84,12 +84,12 @@ class PluginEntries:
                     request = HistoryRequest(**asked)
                     found = tuple(await records.of_plugin(connection, wallet_id, name, request))
             return found
-        plugin = _plugin(actor)
+        plugin = _plugin_name(actor)
         reads: dict[str, Callable[..., Any]] = {"get": store.get, "list": store.listed}
         if what in reads:
             async with self.database.read() as connection:
                 return await reads[what](connection, wallet_id, plugin, **asked)
-        async with self._write(wallet_id, actor) as connection:
+        async with self._open_write(wallet_id, actor) as connection:
             if what == "delete":
                 return await store.remove(connection, wallet_id, plugin, **asked)
             now = (await self.database.moment(connection)).database_ms
@@ -98,13 +98,13 @@ class PluginEntries:
             return written
 
     @asynccontextmanager
-    async def _write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
+    async def _open_write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
         """Yield a transaction if the actor may still act. A dry run's transaction is rolled back.
 
         Raises:
             SkillError: `store_busy`: the plugin has used up its writes of this minute.
         """
-        self.budget.take(_plugin(actor))
+        self.budget.count_write(_plugin_name(actor))
         try:
             async with self.database.write() as connection:
                 await actor.lock(connection, wallet_id)
@@ -115,7 +115,7 @@ class PluginEntries:
             return
 
 
-async def remember(
+async def write_entries(
     connection: AsyncConnection,
     record: TransactionRecord,
     actor: Actor,
@@ -128,23 +128,23 @@ async def remember(
     """
     if actor.remember:
         await store.write(
-            connection, record.wallet_id, _plugin(actor), actor.remember, bounds,
+            connection, record.wallet_id, _plugin_name(actor), actor.remember, bounds,
             record.created_ms, record.id,
         )  # fmt: skip
 
 
-def remember_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
+def entries_to_json(puts: Sequence[Put]) -> list[dict[str, Any]]:
     """Return entries in the form that a hold's recipe stores."""
     return [{"key": put.key, "value": put.value, "version": put.version} for put in puts]
 
 
-def read_remember(recipe: Mapping[str, Any]) -> tuple[Put, ...]:
-    """Return the entries that `remember_json` wrote to a recipe."""
+def entries_from_recipe(recipe: Mapping[str, Any]) -> tuple[Put, ...]:
+    """Return the entries that `entries_to_json` wrote to a recipe."""
     raw = recipe.get(REMEMBER, ())
     return tuple(Put(each["key"], each["value"], each["version"]) for each in raw)
 
 
-def _plugin(actor: Actor) -> str:
+def _plugin_name(actor: Actor) -> str:
     found = plugin_of(actor.via)
     if found is None:
         raise SkillError("no_store", "Only a plugin's skill has a store")

@@ -63,9 +63,9 @@ def no_hook(_step: Step) -> None:
 
 
 @contextmanager
-def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
+def bound_log_fields(record: TransactionRecord, trace: str | None) -> Iterator[None]:
     """Bind the transaction and its request to the log lines of the block, within one span."""
-    fields = _fields(record, trace)
+    fields = _log_fields(record, trace)
     with bound_contextvars(**fields), tracing.span("transaction", **fields):
         yield
 
@@ -73,13 +73,13 @@ def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
 def log_taken_over(record: TransactionRecord, trace: str | None, process_id: str) -> None:
     """Log that this process continues a transaction that another process left open."""
     metrics.TAKEOVERS.inc()
-    fields = _fields(record, trace)
+    fields = _log_fields(record, trace)
     if record.signature is not None:
         fields["signature"] = record.signature
     _log.info("transaction_taken_over", **fields, by=process_id)
 
 
-def _fields(record: TransactionRecord, trace: str | None) -> dict[str, str]:
+def _log_fields(record: TransactionRecord, trace: str | None) -> dict[str, str]:
     fields = {
         "transaction_id": record.id,
         "wallet_id": record.wallet_id,

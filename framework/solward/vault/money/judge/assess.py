@@ -59,23 +59,23 @@ from solward.vault.money.judge.building import (
     Budget,
     ComputeUse,
     PriorityFees,
+    SwapVersions,
     TooLarge,
     VersionRefused,
-    Versions,
-    bytes_fit,
+    bytes_limit_fits,
     compile_instructions,
-    fits,
+    is_version_refusal,
+    limit_fits,
     parse_wire,
-    refuses,
     with_margin,
 )
 from solward.vault.money.judge.payment_terms import (
+    account_refusals,
+    amount_mismatch,
     check_draft,
-    held_units,
-    refusals,
-    takes_otherwise,
+    source_balance,
 )
-from solward.vault.money.outcomes import explain, is_passing, would_fail
+from solward.vault.money.outcomes import explain, is_passing, simulation_failure
 from solward.vault.money.request import Draft, Payment
 from solward.vault.money.steps import Step, StepHook, no_hook
 
@@ -113,10 +113,10 @@ class Assessment:
     source_units: int = 0
     passing: bool = False
 
-    def check_answered(self) -> None:
+    def check_failure_is_final(self) -> None:
         """Raise `LedgerUnavailable` if the node is behind, or failing bytes may succeed later."""
         if self.effects is None and (self.behind or self.passing):
-            raise LedgerUnavailable(would_fail(self.failure))
+            raise LedgerUnavailable(simulation_failure(self.failure))
 
 
 class Assessor:
@@ -134,7 +134,7 @@ class Assessor:
         observe_ms: Callable[[int], object] = int,
         *,
         fees: PriorityFees | None = None,
-        versions: Versions | None = None,
+        versions: SwapVersions | None = None,
         regulated_mints: frozenset[str] = frozenset(),
     ) -> None:
         """Create an assessor.
@@ -148,7 +148,7 @@ class Assessor:
         self._regulated_mints = regulated_mints
         self._ledger = ledger
         self._fees = PriorityFees(ledger) if fees is None else fees
-        self._versions = Versions(ledger) if versions is None else versions
+        self._versions = SwapVersions(ledger) if versions is None else versions
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
@@ -180,7 +180,7 @@ class Assessor:
             if draft.wire is not None:
                 transaction, memo = parse_wire(draft.wire, draft.intent.wallet), None
             elif draft.payment is None and built_on != blockhash.blockhash:
-                transaction, memo = self._unique(draft, blockhash.blockhash, nonce)
+                transaction, memo = self._compile_unique(draft, blockhash.blockhash, nonce)
                 built_on = blockhash.blockhash
             self._hook(Step.BUILT)
             if draft.payment is not None:
@@ -207,7 +207,7 @@ class Assessor:
                     await asyncio.sleep(self._ledger.slot_s)
             elif assessment.behind and await pause(LAG_SLOTS * self._ledger.slot_s):
                 continue
-            elif last or not _may_be_others(draft, assessment):
+            elif last or not _exceeds_intent(draft, assessment):
                 return assessment
             elif assessment.effects is not None and not assessment.effects.tied:
                 await asyncio.sleep(self._ledger.slot_s / 4)
@@ -258,7 +258,7 @@ class Assessor:
 
     def bid_lamports(self, draft: Draft, assessment: Assessment) -> int:
         """Return the priority fee in lamports that this service added, which `rebuild` can drop."""
-        if draft.wire is not None or not self._fees.budgets(draft.instructions):
+        if draft.wire is not None or not self._fees.sets_budget(draft.instructions):
             return 0
         return fee_terms(assessment.transaction.message).bid_lamports
 
@@ -277,7 +277,7 @@ class Assessor:
         plain = compile_instructions(draft, blockhash, None).message
         self._built[blockhash].add(bytes(to_bytes_versioned(plain)))
 
-    def _unique(
+    def _compile_unique(
         self, draft: Draft, blockhash: str, nonce: str
     ) -> tuple[VersionedTransaction, str | None]:
         """Return a transaction that equals no signed transaction, and its nonce or None."""
@@ -309,7 +309,7 @@ class Assessor:
 
         # Version 1 has no default limits: a transaction without limits may use no compute units.
         if draft.version == 0:
-            if not self._fees.budgets(draft.instructions):
+            if not self._fees.sets_budget(draft.instructions):
                 return await self._simulate(draft, plain, blockhash)
             try:
                 built(LARGEST)
@@ -317,7 +317,7 @@ class Assessor:
                 return await self._simulate(draft, plain, blockhash)
         measuring = built(MEASURING)
         price = await self._fees.price(draft.intent.wallet, draft.instructions)
-        known = self._fees.expected(draft.instructions, memo)
+        known = self._fees.last_use(draft.instructions, memo)
         if known is not None:
             budget = self._fees.budget(
                 measuring.message, known.units, price, max_fee, known.loaded_bytes
@@ -325,8 +325,8 @@ class Assessor:
             found = await self._simulate(draft, built(budget), blockhash)
             if found.failure in STALE or found.behind:
                 return found
-            room = draft.version == 0 or bytes_fit(found.loaded_bytes, budget.loaded_bytes)
-            if found.effects is not None and room and fits(found.units or 0, budget.units):
+            room = draft.version == 0 or bytes_limit_fits(found.loaded_bytes, budget.loaded_bytes)
+            if found.effects is not None and room and limit_fits(found.units or 0, budget.units):
                 return found
         measured = await self._simulate(draft, measuring, blockhash)
         if measured.effects is None:
@@ -366,7 +366,7 @@ class Assessor:
         def largest() -> VersionedTransaction:
             return compile_instructions(draft, blockhash.blockhash, None, Budget(most, 1))
 
-        if payment.fee_payer is None and self._fees.budgets(draft.instructions):
+        if payment.fee_payer is None and self._fees.sets_budget(draft.instructions):
             found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
             price = max(1, min(found_price, payment.most_unit_price))
 
@@ -380,14 +380,14 @@ class Assessor:
             wanted = Budget(min(with_margin(units), most), paid)
             return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
 
-        known = self._fees.expected(draft.instructions, None)
+        known = self._fees.last_use(draft.instructions, None)
         if known is not None and known.units <= most:
             transaction, limit = built(known.units)
             found = await self._simulate(draft, transaction, blockhash)
             if found.failure in STALE or found.behind:
                 return found
             units = found.units or 0
-            if found.effects is not None and (fits(units, limit) or units <= limit == most):
+            if found.effects is not None and (limit_fits(units, limit) or units <= limit == most):
                 return found
         measured = await self._simulate(draft, largest(), blockhash)
         if measured.effects is None:
@@ -460,10 +460,10 @@ class Assessor:
                 self._ledger, bytes(transaction), read, addresses, min_slot
             )
         except LedgerRejected as error:
-            if draft.version == 0 or not refuses(error):
+            if draft.version == 0 or not is_version_refusal(error):
                 raise
             raise VersionRefused(f"The ledger refuses transactions of version 1: {error}") from None
-        if draft.version and refuses(result.err):
+        if draft.version and is_version_refusal(result.err):
             raise VersionRefused("The ledger refuses transactions of version 1")
         self._observe_ms(unix_time(states[CLOCK_SYSVAR]) * 1000)
         mints = {mint: mint_account(mint, states[mint]) for mint in sorted(bought)}
@@ -475,8 +475,8 @@ class Assessor:
         refused: list[tuple[str, str]] = []
         payment, source_units = draft.payment, 0
         if payment is not None:
-            source_units = held_units(payment, before)
-            reasons = refusals(draft, payment, before, self._regulated_mints)
+            source_units = source_balance(payment, before)
+            reasons = account_refusals(draft, payment, before, self._regulated_mints)
             refused = [(PAYMENT_TERMS, reason) for reason in reasons]
         if result.err is not None:
             # The error of an instruction is an object, not text, and is never one of these.
@@ -507,7 +507,7 @@ class Assessor:
             regulated_mints=self._regulated_mints,
         )
         if payment is not None:
-            other = takes_otherwise(payment, effects)
+            other = amount_mismatch(payment, effects)
             refused += [] if other is None else [(PAYMENT_TERMS, other)]
         refused += [
             ("simulated_effects", reason)
@@ -522,7 +522,7 @@ class Assessor:
         # A swap's pocket may open accounts in a later step, so its rent is checked in any case.
         rent_due = 0 if effects.outflow is None else effects.outflow.rent_lamports
         if rent_due or draft.intent.type is TransactionType.SWAP:
-            costly = rent_refusal(await self._most_rent(rent_per_byte(states[RENT_SYSVAR])))
+            costly = rent_refusal(await self._highest_rent(rent_per_byte(states[RENT_SYSVAR])))
             refused += [] if costly is None else [("fee_limit", costly)]
         tied = read_at == result.slot
         if refused or not tied:
@@ -544,7 +544,7 @@ class Assessor:
             source_units=source_units,
         )
 
-    async def _most_rent(self, own: int) -> int:
+    async def _highest_rent(self, own: int) -> int:
         """Return the highest rent in lamports for each byte that any node states.
 
         `own` is the answer of the node in use. The other nodes' answers are at most `_RENT_AGE_S`
@@ -597,7 +597,7 @@ async def read_and_simulate(
     raise AssertionError("unreachable: the last try returns")
 
 
-def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
+def _exceeds_intent(draft: Draft, assessment: Assessment) -> bool:
     effects, intent = assessment.effects, draft.intent
     if effects is None:
         return False

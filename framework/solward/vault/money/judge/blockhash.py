@@ -67,7 +67,7 @@ class BlockhashSource:
             if not self._verified:
                 await self._verify()
                 self._verified = True
-            blockhash, _ = await asyncio.gather(self._from_one_node(), self._ledger.look())
+            blockhash, _ = await asyncio.gather(self._fetch_from_one_node(), self._ledger.look())
             self._cached = (time.monotonic(), blockhash)
             return blockhash
 
@@ -87,28 +87,28 @@ class BlockhashSource:
         """
         nodes = self._ledger.nodes()
         answers = await asyncio.gather(
-            *(_tip(node, OTHERS_S if place else None) for place, node in enumerate(nodes))
+            *(_fetch_tip(node, OTHERS_S if place else None) for place, node in enumerate(nodes))
         )
         tips = [(n, tip) for n, tip in zip(nodes, answers, strict=True) if tip is not None]
         if not tips:
             raise LedgerUnavailable("No node of the ledger returned its block height")
-        return await _expiry(_height(tips[0][1], slot), tips, slot)
+        return await _compute_expiry(_height_at_slot(tips[0][1], slot), tips, slot)
 
-    async def _from_one_node(self) -> Blockhash:
+    async def _fetch_from_one_node(self) -> Blockhash:
         # Hash and height must come from one node: an honest expiry looks impossible next to the
         # height of a node that lags.
         async def read(node: Ledger) -> Blockhash:
             others = self._ledger.other_nodes(node)
             (blockhash, tip), answers = await asyncio.gather(
                 asyncio.gather(node.latest_blockhash(), node.tip()),
-                asyncio.gather(*(_tip(each, OTHERS_S) for each in others)),
+                asyncio.gather(*(_fetch_tip(each, OTHERS_S) for each in others)),
             )
-            own = _height(tip, blockhash.context_slot)
+            own = _height_at_slot(tip, blockhash.context_slot)
             if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
             # The node's claimed expiry is not used: if it is too early, live bytes look dead.
-            expiry = await _expiry(own, tips, blockhash.context_slot)
+            expiry = await _compute_expiry(own, tips, blockhash.context_slot)
             # Nor is its slot alone: if that is a future slot, earlier landings are not found.
             slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
             return replace(
@@ -124,28 +124,28 @@ class BlockhashSource:
         self._cached = None
 
 
-def _height(tip: Tip, slot: int) -> int:
+def _height_at_slot(tip: Tip, slot: int) -> int:
     """Return a height at or above the block height at `slot`, from the tip of a node that may be
     behind. Each slot has at most one block."""
     return tip.block_height + max(0, slot - tip.slot)
 
 
-async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
+async def _compute_expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
     """Return the last block height at which bytes on a blockhash of `slot` can land.
 
     If it is too low, live bytes count as dead; if too high, money stays reserved for ever. A node
     may be far above another only if the other's newest block is old; else `LedgerUnavailable`.
     """
-    highest = max([own, *(_height(tip, slot) for _, tip in tips)])
+    highest = max([own, *(_height_at_slot(tip, slot) for _, tip in tips)])
     if highest > own + MAX_APART_BLOCKS:
         raise LedgerUnavailable(f"The ledger's nodes are {highest - own} blocks apart")
     for node, tip in tips:
-        if own > tip.block_height + MAX_APART_BLOCKS and await _is_of_now(node):
+        if own > tip.block_height + MAX_APART_BLOCKS and await _has_recent_block(node):
             raise LedgerUnavailable(f"The ledger's nodes are {own - tip.block_height} blocks apart")
     return highest + MAX_VALID_BLOCKS
 
 
-async def _is_of_now(node: Ledger) -> bool:
+async def _has_recent_block(node: Ledger) -> bool:
     """Return whether a node's newest block is minutes old at most; False without an answer."""
     try:
         async with asyncio.timeout(OTHERS_S):
@@ -155,7 +155,7 @@ async def _is_of_now(node: Ledger) -> bool:
         return False
 
 
-async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
+async def _fetch_tip(node: Ledger, wait_s: float | None) -> Tip | None:
     """Return a node's tip; None if it did not answer in time."""
     try:
         async with asyncio.timeout(wait_s):

@@ -138,10 +138,10 @@ def compile_instructions(
     if not instructions:
         raise InvalidRequest("instructions must not be empty")
     if draft.version:
-        instructions = list(without_limit(instructions))
+        instructions = list(without_unit_limit(instructions))
         _check_counts(payer, instructions)
     elif budget is not None:
-        instructions = [*budget.instructions(), *without_limit(instructions)]
+        instructions = [*budget.instructions(), *without_unit_limit(instructions)]
     if memo is not None:
         # `spl.memo` would make the wallet's account writable, which a sponsored payment avoids.
         signing = AccountMeta(wallet, is_signer=True, is_writable=False)
@@ -153,7 +153,7 @@ def compile_instructions(
             config = (MEASURING if budget is None else budget).config()
             message = MessageV1.try_compile(payer, instructions, recent, config)
         else:
-            tables = _tables(draft.tables, wallet, instructions)
+            tables = _usable_tables(draft.tables, wallet, instructions)
             message = MessageV0.try_compile(payer, instructions, tables, recent)
     except ValueError as error:
         raise InvalidRequest(f"The instructions cannot be compiled: {error}") from None
@@ -180,7 +180,7 @@ def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
         raise TooLarge(f"There are more than {MAX_V1_INSTRUCTIONS} instructions")
 
 
-async def with_budget(
+async def compile_with_budget(
     fees: PriorityFees,
     draft: Draft,
     blockhash: str,
@@ -193,7 +193,7 @@ async def with_budget(
     Args:
         max_lamports: see `PriorityFees.budget`.
     """
-    if not fees.budgets(draft.instructions):
+    if not fees.sets_budget(draft.instructions):
         return None
     try:
         measuring = compile_instructions(draft, blockhash, None, MEASURING)
@@ -206,7 +206,7 @@ async def with_budget(
     return compile_instructions(draft, blockhash, None, budget)
 
 
-def _tables(
+def _usable_tables(
     tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
 ) -> list[AddressLookupTableAccount]:
     """Return the tables without the accounts that must stay in the message itself."""
@@ -301,15 +301,15 @@ LARGEST: Final = Budget(MAX_COMPUTE_UNITS, 1)
 
 def sets_price(instructions: Sequence[Instruction]) -> bool:
     """Return whether the instructions set a compute-unit price, which then stays unchanged."""
-    return any(_kind(each) == SET_UNIT_PRICE for each in instructions)
+    return any(_budget_kind(each) == SET_UNIT_PRICE for each in instructions)
 
 
-def without_limit(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+def without_unit_limit(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """Return the instructions without a limit of compute units, which the simulation replaces."""
-    return tuple(each for each in instructions if _kind(each) != SET_UNIT_LIMIT)
+    return tuple(each for each in instructions if _budget_kind(each) != SET_UNIT_LIMIT)
 
 
-def _kind(instruction: Instruction) -> int | None:
+def _budget_kind(instruction: Instruction) -> int | None:
     if str(instruction.program_id) != COMPUTE_BUDGET_PROGRAM or not instruction.data:
         return None
     return bytes(instruction.data)[0]
@@ -336,23 +336,23 @@ class PriorityFees:
         # Shape of a transaction -> what the last transaction of this shape used.
         self._used: dict[tuple[object, ...], ComputeUse] = {}
 
-    def budgets(self, instructions: Sequence[Instruction]) -> bool:
+    def sets_budget(self, instructions: Sequence[Instruction]) -> bool:
         """Return whether these instructions get a budget."""
         return self._setting != "off" and not sets_price(instructions)
 
     async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
         """Return the micro-lamports for each compute unit of `instructions`; 0 if they get no
         price. It never raises because of the ledger."""
-        if not self.budgets(instructions):
+        if not self.sets_budget(instructions):
             return 0
         if isinstance(self._setting, int):
             return self._setting
         written = {payer} | {
             str(meta.pubkey) for each in instructions for meta in each.accounts if meta.is_writable
         }
-        return await self._recent(tuple(sorted(written)[:_MAX_ADDRESSES]))
+        return await self._recent_price(tuple(sorted(written)[:_MAX_ADDRESSES]))
 
-    async def _recent(self, addresses: tuple[str, ...]) -> int:
+    async def _recent_price(self, addresses: tuple[str, ...]) -> int:
         now = time.monotonic()
         read_at, known = self._prices.get(addresses, (float("-inf"), 0))
         if now - read_at <= _FRESH_SLOTS * self._ledger.slot_s:
@@ -366,7 +366,7 @@ class PriorityFees:
             self._rests_until = time.monotonic() + _REST_S
             _log.warning("prioritization_fees_unknown", error=str(error) or "no answer in time")
             return UNKNOWN_PRICE
-        price = percentile(found[-_SLOTS:])
+        price = auto_price(found[-_SLOTS:])
         if len(self._prices) >= _MAX_KNOWN:
             self._prices.clear()
         self._prices[addresses] = time.monotonic(), price
@@ -393,30 +393,30 @@ class PriorityFees:
         paid = min(price, affordable_price(left, limit))
         return Budget(limit, paid, bytes_with_margin(loaded_bytes))
 
-    def expected(self, instructions: Sequence[Instruction], memo: str | None) -> ComputeUse | None:
+    def last_use(self, instructions: Sequence[Instruction], memo: str | None) -> ComputeUse | None:
         """Return what the last transaction of this shape used; None if there was none."""
-        return self._used.get(_shape(instructions, memo))
+        return self._used.get(_shape_key(instructions, memo))
 
     def learn(self, instructions: Sequence[Instruction], memo: str | None, use: ComputeUse) -> None:
         """Note what a transaction of this shape used."""
         if len(self._used) >= _MAX_KNOWN:
             self._used.clear()
-        self._used[_shape(instructions, memo)] = use
+        self._used[_shape_key(instructions, memo)] = use
 
 
-def fits(units: int, limit: int) -> bool:
+def limit_fits(units: int, limit: int) -> bool:
     """Return whether a limit set for another transaction suits a transaction that used `units`: the
     limit leaves half the margin, and is at most twice the limit for `units`."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
 
 
-def bytes_fit(loaded: int | None, limit: int) -> bool:
+def bytes_limit_fits(loaded: int | None, limit: int) -> bool:
     """Return whether a limit leaves half the margin of loaded bytes; excess costs nothing."""
     return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
 
 
-def percentile(prices: Sequence[int]) -> int:
+def auto_price(prices: Sequence[int]) -> int:
     """Return the price of `auto` from the lowest prices that landed in the last slots."""
     if not prices:
         return QUIET_PRICE
@@ -424,7 +424,7 @@ def percentile(prices: Sequence[int]) -> int:
     return max(QUIET_PRICE, sorted(prices)[place])
 
 
-def _shape(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
+def _shape_key(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
     """Return a key that is equal for instructions that use about as many compute units."""
     shape: list[object] = [memo is not None]
     for each in instructions:
@@ -438,14 +438,14 @@ class VersionRefused(LedgerUnavailable):
     """Raised if a node refuses a transaction of version 1."""
 
 
-def refuses(answer: LedgerRejected | object) -> bool:
+def is_version_refusal(answer: LedgerRejected | object) -> bool:
     """Return whether an error of a simulation or a call means that the node refuses version 1."""
     if isinstance(answer, LedgerRejected):
         return answer.code == _INVALID_PARAMS
     return answer == _UNSUPPORTED
 
 
-class Versions:
+class SwapVersions:
     """Finds the version that swaps are built in."""
 
     def __init__(self, ledger: Ledger, setting: TransactionVersion = "auto") -> None:
@@ -470,33 +470,33 @@ class Versions:
             return self._setting
         async with self._asking:
             if time.monotonic() >= self._until:
-                found = await self.ask(payer)
-                self._note(found, REMEMBERED_S if found is not None else _UNKNOWN_S)
+                found = await self.query_support(payer)
+                self._cache_support(found, REMEMBERED_S if found is not None else _UNKNOWN_S)
         return 1 if self._known else 0
 
     def note_refusal(self) -> None:
         """Note that a node refused version 1, although the cluster seemed to accept it."""
-        self._note(False, REMEMBERED_S)
+        self._cache_support(False, REMEMBERED_S)
 
-    def _note(self, found: bool | None, for_s: float) -> None:
+    def _cache_support(self, found: bool | None, for_s: float) -> None:
         if found is not None and found != self._known:
             _log.info("transaction_version_found", version=int(found), remembered_s=for_s)
         self._known, self._until = found, time.monotonic() + for_s
 
-    async def ask(self, payer: str) -> bool | None:
+    async def query_support(self, payer: str) -> bool | None:
         """Ask whether all nodes that answer accept version 1; None if no node answers."""
         try:
             async with asyncio.timeout(_VERSION_WAIT_S):
                 latest = await self._ledger.latest_blockhash()
         except (LedgerError, TimeoutError):
             return None
-        wire = _probe(payer, latest.blockhash)
-        found = await asyncio.gather(*(_takes(node, wire) for node in self._ledger.nodes()))
+        wire = _probe_bytes(payer, latest.blockhash)
+        found = await asyncio.gather(*(_accepts_bytes(node, wire) for node in self._ledger.nodes()))
         said = [each for each in found if each is not None]
         return all(said) if said else None
 
 
-async def _takes(node: Ledger, wire: bytes) -> bool | None:
+async def _accepts_bytes(node: Ledger, wire: bytes) -> bool | None:
     """Return whether a node would run the bytes; None if it does not say."""
     try:
         async with asyncio.timeout(_VERSION_WAIT_S):
@@ -512,7 +512,7 @@ async def _takes(node: Ledger, wire: bytes) -> bool | None:
     return err is None or (isinstance(err, str) and err in UNFUNDED)
 
 
-def _probe(payer: str, blockhash: str) -> bytes:
+def _probe_bytes(payer: str, blockhash: str) -> bytes:
     """Return a transaction of version 1 that does nothing."""
     message = MessageV1.try_compile(
         Pubkey.from_string(payer),

@@ -35,7 +35,7 @@ class Outgoings:
     swap: SwapTerms | None = None
 
 
-def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoings:
+def find_outgoings(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outgoings:
     """Return the lines of a transaction, relabelled if the service planned a swap or payment."""
     if pocket is not None and pocket.venue is not None:
         return _swap_lines(outflow, intent, pocket, pocket.venue)
@@ -45,7 +45,7 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
     return Outgoings(lines, outflow.costs)
 
 
-def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
+def mark_funding(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
     """Return the lines, with transfers (not payments) to wallets of this service marked `FUND`."""
     return tuple(
         replace(line, operation=Operation.FUND)
@@ -88,7 +88,7 @@ def _swap_lines(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str)
     sold: list[Line] = []
     costs = outflow.costs
     for line in outflow.lines:
-        if line.operation != Operation.TRANSFER or not is_pockets(line, pocket.pocket.address):
+        if line.operation != Operation.TRANSFER or not is_to_pocket(line, pocket.pocket.address):
             sold.append(_with_owner(line, intent.destinations))
         elif line.asset == SOL and intent.tokens_out:
             # A token is sold: the SOL pays the pocket's fee and rent, and most of it comes back.
@@ -109,7 +109,7 @@ def _mark_paid(line: Line) -> Line:
     return replace(line, operation=Operation.PAY) if is_sent else line
 
 
-def is_pockets(line: Line, pocket: str) -> bool:
+def is_to_pocket(line: Line, pocket: str) -> bool:
     """Return whether a pocket receives the line, itself or on its associated account."""
     if pocket in (line.account, line.owner):
         return True

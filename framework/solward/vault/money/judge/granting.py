@@ -35,7 +35,13 @@ from solward.vault.grants.model import (
 from solward.vault.grants.sentences import finding_refusal, left_sentence, reason_sentence
 from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import Verdict
-from solward.vault.money.judge.grant_case import Outgoings, addresses, funded, outgoing, recipients
+from solward.vault.money.judge.grant_case import (
+    Outgoings,
+    addresses,
+    find_outgoings,
+    mark_funding,
+    recipients,
+)
 from solward.vault.money.judge.prices import Prices
 from solward.vault.money.request import Actor, Payment, PocketUse
 from solward.vault.refusal import RefusalNumbers
@@ -96,7 +102,7 @@ class Question:
 
     def __post_init__(self) -> None:
         outflow = None if self.effects is None else self.effects.outflow
-        leaving = None if outflow is None else outgoing(outflow, self.intent, self.pocket)
+        leaving = None if outflow is None else find_outgoings(outflow, self.intent, self.pocket)
         object.__setattr__(self, "leaving", leaving)
 
     @property
@@ -128,7 +134,7 @@ class GrantRuling:
     is_asked: bool = True
     charged: tuple[tuple[str, int, Grant], ...] = ()
 
-    def applied_to(self, verdict: Verdict) -> Verdict:
+    def add_to_verdict(self, verdict: Verdict) -> Verdict:
         """Return the verdict of the built-in rules with the decision of grants added."""
         if not verdict.allowed or not self.decision.is_judged:
             return verdict
@@ -191,7 +197,7 @@ class GrantSets:
         Args:
             version: version of the grants, as this database transaction sees it.
         """
-        kept = self._at(version)
+        kept = self._cache_for(version)
         missing = [each for each in principals if each not in kept.sets]
         if missing:
             if len(kept.sets) + len(missing) > _MOST_KEPT:
@@ -203,27 +209,27 @@ class GrantSets:
                 kept.sets[each] = (
                     None if rows is None else compile_grants(list(map(from_stored, rows)))
                 )
-        return self._among(kept, principals)
+        return self._pick_grants(kept, principals)
 
     async def book(self, connection: AsyncConnection, version: int) -> Book:
         """Return the address book: name -> addresses."""
-        kept = self._at(version)
+        kept = self._cache_for(version)
         if kept.book is None:
             found = await name_store.book(connection)
             kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 
-    def last_read(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
+    def cached_grants(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
         """Return grants and address book from the cache alone; they may have changed since."""
-        return self._among(self._kept, principals)
+        return self._pick_grants(self._kept, principals)
 
-    def _at(self, version: int) -> _CachedGrants:
+    def _cache_for(self, version: int) -> _CachedGrants:
         if self._kept.version != version:
             self._kept = _CachedGrants(version)
         return self._kept
 
     @staticmethod
-    def _among(kept: _CachedGrants, principals: Collection[str]) -> dict[str, CompiledGrants]:
+    def _pick_grants(kept: _CachedGrants, principals: Collection[str]) -> dict[str, CompiledGrants]:
         found = ((each, kept.sets.get(each)) for each in principals)
         return {each: grants for each, grants in found if grants is not None}
 
@@ -255,7 +261,7 @@ class GrantJudge:
         this before the database transaction."""
         assets = set(more)
         if question.leaving is not None and any(
-            each.counts_dollars for each in self.sets.last_read(question.chain).values()
+            each.counts_dollars for each in self.sets.cached_grants(question.chain).values()
         ):
             assets.update(line.asset for line in question.leaving.lines if line.units)
         return await self._prices.prices(assets) if assets else {}
@@ -315,7 +321,7 @@ class GrantJudge:
             version,
             {asset: timely[asset] for asset in wanted},
             counted,
-            charged=_charged(decision, under),
+            charged=_charged_grants(decision, under),
         )
         return await self._with_reason(connection, granted, under)
 
@@ -327,7 +333,7 @@ class GrantJudge:
         version: int,
     ) -> Case:
         own = frozenset(await recipient_store.own_wallets(connection, addresses(case.lines)))
-        case = replace(case, own=own, lines=funded(case.lines, own))
+        case = replace(case, own=own, lines=mark_funding(case.lines, own))
         if any(each.uses_book for each in under.values()):
             case = replace(case, book=await self.sets.book(connection, version))
         if any(each.asks_new for each in under.values()):
@@ -387,7 +393,7 @@ async def names_in(
     return await names_of(connection, tokens, named)
 
 
-def _charged(
+def _charged_grants(
     decision: Decision, under: Mapping[str, CompiledGrants]
 ) -> tuple[tuple[str, int, Grant], ...]:
     scopes = {each.scope for each in decision.charges}
@@ -405,7 +411,7 @@ async def window_uses(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
     """Return the units in each window that ends now; for `RATE`, the transactions."""
-    stored = {need: _stored(need) for need in needs}
+    stored = {need: _stored_need(need) for need in needs}
     found = await window_sums.sum_windows(connection, frozenset(stored.values()), now_ms)
     return {
         need: found[key].transactions if need[1] == RATE else found[key].units
@@ -417,11 +423,11 @@ async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: 
     """Return the Unix milliseconds when `excess` will have left the window; None if never."""
     is_rate = need[1] == RATE
     return await window_sums.room_at(
-        connection, *_stored(need), excess, now_ms, transactions=is_rate
+        connection, *_stored_need(need), excess, now_ms, transactions=is_rate
     )
 
 
-def _stored(need: Need) -> Need:
+def _stored_need(need: Need) -> Need:
     """Return the need in its stored form: a rate counts the rows of SOL."""
     scope, asset, length = need
     return scope, SOL if asset == RATE else asset, length
@@ -445,7 +451,7 @@ async def _with_room(
     return replace(finding, room_ms=at, now_ms=now_ms)
 
 
-def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, str]]:
+def find_grants_near_end(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, str]]:
     """Yield a key and a sentence for each grant that a transaction brings near its end. Grant and
     limit determine the key."""
     now_ms, names = max(granted.case.now_ms), Names(tokens, {})
@@ -454,11 +460,11 @@ def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, st
         charged[each.scope, each.asset] += each.units
     for who, number, grant in granted.charged:
         called = f"Grant {number} of {who}"
-        for need, decimals, window in _windows(grant):
+        for need, decimals, window in _limit_windows(grant):
             if need[:2] not in charged or need not in granted.used:
                 continue
             counted = granted.used[need] + charged[need[:2]]
-            if is_near(counted, window.most):
+            if is_nearly_used(counted, window.most):
                 left = left_sentence(need[1], decimals, window, counted, names)
                 yield f"{grant.scope}#{need[1]}#{window.length_ms}", f"{called}: {left}"
         if is_ending(grant, now_ms):
@@ -466,7 +472,7 @@ def near_ends(granted: GrantRuling, tokens: TokenList) -> Iterator[tuple[str, st
             yield f"{grant.scope}#until", f"{called} ends at {iso(grant.until_ms)}"
 
 
-def is_near(used: int, most: int) -> bool:
+def is_nearly_used(used: int, most: int) -> bool:
     """Return whether a window is nearly used up; a window that allows nothing never is."""
     return most > 0 and used * 100 >= most * NEAR_END_PERCENT
 
@@ -476,7 +482,7 @@ def is_ending(grant: Grant, now_ms: int) -> bool:
     return grant.until_ms is not None and now_ms < grant.until_ms <= now_ms + ENDS_WITHIN_MS
 
 
-def _windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
+def _limit_windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
     """Yield the windows of amounts and costs, not rates: a full rate has room again soon."""
     for counted, decimals, window in grant.limits():
         if counted != RATE:
@@ -506,8 +512,8 @@ class GrantEndCounter:
             need: window
             for grant in in_force
             if grant.scope in moved
-            for need, _, window in _windows(grant)
+            for need, _, window in _limit_windows(grant)
         }
         counted = await window_sums.sum_windows(connection, windows, now.window_ms)
-        used_up = {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
+        used_up = {n[0] for n, w in windows.items() if is_nearly_used(counted[n].units, w.most)}
         return len(used_up), ending

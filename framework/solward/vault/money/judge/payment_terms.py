@@ -108,7 +108,7 @@ def _check_instructions(
         raise InvalidRequest(f"the transfers of a payment move {paid} units, not {payment.units}")
 
 
-def refusals(
+def account_refusals(
     draft: Draft, payment: Payment, before: Mapping[str, Account | None], regulated: Collection[str]
 ) -> Iterator[str]:
     """Yield each reason, in words, to refuse a payment for the accounts that it names.
@@ -151,7 +151,7 @@ def refusals(
             )
 
 
-def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None:
+def amount_mismatch(payment: Payment, effects: TransactionEffects) -> str | None:
     """Return why the bytes do not pay exactly the amount; None if they do."""
     outflow = effects.outflow
     if outflow is None:
@@ -164,7 +164,7 @@ def takes_otherwise(payment: Payment, effects: TransactionEffects) -> str | None
     return None
 
 
-def held_units(payment: Payment, before: Mapping[str, Account | None]) -> int:
+def source_balance(payment: Payment, before: Mapping[str, Account | None]) -> int:
     """Return the balance of a payment's source in a state, in the asset's smallest units."""
     state = before.get(payment.source)
     if payment.asset == SOL:

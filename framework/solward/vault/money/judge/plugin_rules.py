@@ -50,7 +50,7 @@ class PluginRules:
             return verdict
         for guardrail in self._guardrails:
             verdict = replace(verdict, applied=(*verdict.applied, guardrail.name))
-            answer = await _answer(guardrail, intent, effects)
+            answer = await _ask_rule(guardrail, intent, effects)
             if isinstance(answer, Hold):
                 held = f"{guardrail.name}: {answer.reason}"
                 verdict = replace(verdict, hold=join_reasons(verdict.hold, held))
@@ -61,7 +61,7 @@ class PluginRules:
         return verdict
 
 
-async def _answer(
+async def _ask_rule(
     guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
 ) -> str | Hold | None:
     deadline = asyncio.timeout(TIME_LIMIT_S)

@@ -84,11 +84,11 @@ class Prices:
         The price of wrapped SOL is returned under `SOL`.
         """
         wanted = {SOL if asset == WRAPPED_SOL_MINT else asset for asset in assets}
-        found = self._remembered(wanted)
+        found = self._cached_prices(wanted)
         missing = wanted - found.keys()
         unasked = missing - self._asked.keys()
         if unasked:
-            question = asyncio.create_task(self._ask(frozenset(unasked)))
+            question = asyncio.create_task(self._request_prices(frozenset(unasked)))
             self._asked |= dict.fromkeys(unasked, question)
         questions = {asset: self._asked[asset] for asset in missing}
         if questions:
@@ -106,7 +106,7 @@ class Prices:
         """Cancel the open requests to the sources."""
         await end(self._asked.values())
 
-    def _remembered(self, assets: Collection[str]) -> dict[str, AssetPrice]:
+    def _cached_prices(self, assets: Collection[str]) -> dict[str, AssetPrice]:
         kept = [(asset, self._kept[asset]) for asset in assets if asset in self._kept]
         now = time.monotonic()
         found = {asset: each.price for asset, each in kept if now < each.until}
@@ -114,21 +114,21 @@ class Prices:
         # A price that is now too old is requested again; a failure is kept until its cache ends.
         return {asset: price for asset, price in found.items() if still[asset] is price}
 
-    async def _ask(self, assets: frozenset[str]) -> dict[str, AssetPrice]:
+    async def _request_prices(self, assets: frozenset[str]) -> dict[str, AssetPrice]:
         try:
-            answers = await self._answers(assets)
+            answers = await self._ask_all(assets)
             now = self._clock_ms()
-            prices = {asset: self._price(asset, answers, now) for asset in assets}
-            self._keep(prices)
+            prices = {asset: self._combined_price(asset, answers, now) for asset in assets}
+            self._cache_prices(prices)
             return prices
         finally:
             for asset in assets:
                 del self._asked[asset]
 
-    async def _answers(self, assets: frozenset[str]) -> dict[str, Mapping[str, object] | NoPrice]:
+    async def _ask_all(self, assets: frozenset[str]) -> dict[str, Mapping[str, object] | NoPrice]:
         """Return the sources' answers by name; do not wait for one that ignores cancellation."""
         tasks = {
-            name: asyncio.create_task(_answer(source, assets))
+            name: asyncio.create_task(_ask_one(source, assets))
             for name, source in self._sources.items()
         }
         if tasks:
@@ -144,7 +144,7 @@ class Prices:
             for name, task in tasks.items()
         }
 
-    def _price(
+    def _combined_price(
         self, asset: str, answers: Mapping[str, Mapping[str, object] | NoPrice], now_ms: int
     ) -> AssetPrice:
         given: dict[str, object] = {}
@@ -154,7 +154,7 @@ class Prices:
             given[name] = answer.get(asset)
         return self._combined(asset, given, now_ms)
 
-    def _keep(self, prices: Mapping[str, AssetPrice]) -> None:
+    def _cache_prices(self, prices: Mapping[str, AssetPrice]) -> None:
         now = time.monotonic()
         if len(self._kept) + len(prices) > _MOST_KEPT:
             self._kept.clear()
@@ -163,7 +163,7 @@ class Prices:
             self._kept[asset] = _CachedPrice(price, now + seconds)
 
 
-async def _answer(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:
+async def _ask_one(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:
     try:
         answer: object = await source.prices(assets)
         if isinstance(answer, Mapping):

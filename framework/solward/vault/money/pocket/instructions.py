@@ -85,7 +85,7 @@ def funding(
     return tuple(made)
 
 
-def homeward(
+def return_instructions(
     wallet: str,
     pocket: str,
     lamports: int,

@@ -75,18 +75,18 @@ from solward.vault.money.judge.building import (
     UNKNOWN_BLOCKHASH,
     PriorityFees,
     compile_instructions,
-    with_budget,
+    compile_with_budget,
 )
 from solward.vault.money.outcomes import explain
-from solward.vault.money.pocket.instructions import PocketHolding, PocketToken, homeward
+from solward.vault.money.pocket.instructions import PocketHolding, PocketToken, return_instructions
 from solward.vault.money.request import Actor, Draft, PocketCall, PocketDraft, PocketUse
 from solward.vault.money.send.polling import BALANCES_S, InFlight, in_flight
-from solward.vault.money.send.sender import Sender, attempt_of, signed_by, spent_by
+from solward.vault.money.send.sender import Sender, attempt_of, sign_with, stated_cost
 from solward.vault.money.send.settlement import (
     Balances,
     StepsTotal,
-    kept_of_failed,
-    kept_of_steps,
+    kept_units_of_failed,
+    kept_units_of_steps,
     read_landed,
 )
 from solward.vault.money.steps import Step, StepHook
@@ -154,7 +154,7 @@ class PocketRuns:
     # The service's limits; a sweep bids at most the costs that these limits leave.
     _wallet_limits: ScopeLimits
 
-    async def after_funding(
+    async def run_after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
     ) -> TransactionRecord:
         """Wait for the sent funding, make the call, and sweep the pocket.
@@ -169,7 +169,7 @@ class PocketRuns:
                 called = await self._call(record, actor, draft)
             else:
                 called = Outcome(None, funded.error)
-            return await self._finish(
+            return await self._end_record(
                 record, called, sweeps=not draft.use.stays, limits=actor.limits
             )
 
@@ -216,7 +216,7 @@ class PocketRuns:
     async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
         """Sweep the pocket of a record that only sweeps."""
         with within(_WAIT_S, own=True):
-            return await self._finish(record, Outcome(AttemptState.LANDED_OK), sweeps=True)
+            return await self._end_record(record, Outcome(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         """Resume a record at the step at which its process died.
@@ -243,7 +243,7 @@ class PocketRuns:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
         with within(_WAIT_S, own=True):
             # The pocket of a position keeps its contents.
-            await self._finish(record, called, sweeps=row.position is None)
+            await self._end_record(record, called, sweeps=row.position is None)
 
     async def _call_outcome(self, record: TransactionRecord) -> Outcome:
         async with self._database.read() as connection:
@@ -259,19 +259,19 @@ class PocketRuns:
             with tracing.span("pocket.build"):
                 async with asyncio.timeout(_BUILD_S):
                     made = await draft.build(pocket.address)
-            attempt = await self._signed_call(record, draft, made)
+            attempt = await self._sign_call(record, draft, made)
         except SolwardError as error:
             return Outcome(None, str(error))
         except Exception as error:
             _log.warning("pocket_build_failed", error=type(error).__name__)
             return Outcome(None, f"The call could not be made: {type(error).__name__}")
-        refused = await self._journal(record, attempt, actor)
+        refused = await self._write_ahead(record, attempt, actor)
         if refused is not None:
             return Outcome(None, refused)
         settlement = await self._send_and_wait(record, attempt)
         return Outcome(settlement.attempt, settlement.error)
 
-    async def _signed_call(
+    async def _sign_call(
         self,
         record: TransactionRecord,
         draft: PocketDraft,
@@ -306,25 +306,25 @@ class PocketRuns:
                 f"The call's network fee of {format_sol(fee)} SOL is more than the"
                 f" {format_sol(self._fees.max_lamports)} SOL that MAX_NETWORK_FEE_SOL allows"
             )
-        found = await self._try(draft, transaction, own=drafted is not None)
+        found = await self._simulate_call(draft, transaction, own=drafted is not None)
         if drafted is None:
             expiry = await self._blockhashes.expiry(found.slot)
             blockhash = replace(blockhash, last_valid_block_height=expiry)
         else:
-            budgeted = await with_budget(
+            budgeted = await compile_with_budget(
                 self._fees, drafted, blockhash.blockhash, found.units_consumed
             )
             if budgeted is not None:
                 # The pocket pays the price; if its balance is too small, the call has no price.
                 with contextlib.suppress(InvalidRequest, LedgerError):
-                    found = await self._try(draft, budgeted, own=True)
+                    found = await self._simulate_call(draft, budgeted, own=True)
                     transaction = budgeted
         signer = await self._wallets.pocket_signer(pocket.wallet_id, pocket.counter)
-        signed = await signed_by(transaction, [signer])
+        signed = await sign_with(transaction, [signer])
         self._hook(Step.SIGNED)
         return attempt_of(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
 
-    async def _try(
+    async def _simulate_call(
         self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
     ) -> SimulationResult:
         """Simulate the call, and refuse it if it would fail or pay too little.
@@ -395,7 +395,7 @@ class PocketRuns:
         contents = {key: state.data for key, state in found.items() if state is not None}
         return [key.address for key in resolve(transaction.message, contents)]
 
-    async def _finish(
+    async def _end_record(
         self,
         record: TransactionRecord,
         called: Outcome,
@@ -419,16 +419,16 @@ class PocketRuns:
         self, record: TransactionRecord, wallet: str, row: PocketRow, limits: Limits
     ) -> bool:
         """Sweep the pocket until nothing is left in it; return whether it is empty."""
-        row = await self._with_opened(record, row)
+        row = await self._with_opened_mints(record, row)
         limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
             lamports, held = await self._contents(row)
             if not lamports and not held:
                 return True
             async with self._database.read() as connection:
-                room = await self._room(connection, limits)
-            attempt = await self._signed_sweep(record, wallet, row, lamports, held, room)
-            refused = await self._journal(record, attempt, limits=limits)
+                room = await self._cost_room(connection, limits)
+            attempt = await self._sign_sweep(record, wallet, row, lamports, held, room)
+            refused = await self._write_ahead(record, attempt, limits=limits)
             if refused == _NO_ROOM:
                 continue
             if refused is not None:
@@ -438,7 +438,7 @@ class PocketRuns:
         lamports, held = await self._contents(row)
         return not lamports and not held
 
-    async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
+    async def _with_opened_mints(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
         """Return the pocket, with the mints of accounts that its call opened: a venue's route may
         use tokens other than the two that are traded."""
         async with self._database.read() as connection:
@@ -484,7 +484,7 @@ class PocketRuns:
             held.append(PocketHolding(token, account.amount, account.is_frozen))
         return 0 if own is None else own.lamports, held
 
-    async def _signed_sweep(
+    async def _sign_sweep(
         self,
         record: TransactionRecord,
         wallet: str,
@@ -505,7 +505,7 @@ class PocketRuns:
         for amount, accounts in choices:
             if not amount and not accounts:
                 continue
-            instructions = await self._homeward(wallet, row.address, amount, accounts)
+            instructions = await self._return_instructions(wallet, row.address, amount, accounts)
             if isinstance(instructions, str):
                 failure = instructions
                 continue
@@ -519,7 +519,7 @@ class PocketRuns:
                 failure = explain(result.err, result.logs)
                 continue
             rent = worst_case(transaction.message, wallet).costs - network_fee(transaction.message)
-            budgeted = await with_budget(
+            budgeted = await compile_with_budget(
                 self._fees,
                 draft,
                 blockhash.blockhash,
@@ -535,7 +535,7 @@ class PocketRuns:
                 await self._wallets.signer(row.wallet_id),
                 await self._wallets.pocket_signer(row.wallet_id, row.counter),
             )
-            signed = await signed_by(transaction, signers)
+            signed = await sign_with(transaction, signers)
             self._hook(Step.SIGNED)
             return attempt_of(record, signed, blockhash, PocketStep.SWEEP, result.units_consumed)
         raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
@@ -546,7 +546,7 @@ class PocketRuns:
             raise InvalidRequest("The sweep would take assets from the wallet")
         return await self._ledger.simulate(bytes(transaction), [wallet])
 
-    async def _homeward(
+    async def _return_instructions(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
         """Return the sweep's instructions, or the refusal if its rent exceeds what was counted."""
@@ -557,9 +557,9 @@ class PocketRuns:
             costly = rent_refusal(rent_per_byte(found[RENT_SYSVAR]))
             if costly is not None:
                 return costly
-        return homeward(wallet, pocket, lamports, accounts, there)
+        return return_instructions(wallet, pocket, lamports, accounts, there)
 
-    async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
+    async def _cost_room(self, connection: AsyncConnection, limits: Limits) -> int | None:
         """Return the lamports that the cost ceilings leave; None without a ceiling."""
         now = (await self._database.moment(connection)).window_ms
         used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
@@ -570,7 +570,7 @@ class PocketRuns:
         ]
         return max(0, min(rooms)) if rooms else None
 
-    async def _journal(
+    async def _write_ahead(
         self,
         record: TransactionRecord,
         attempt: Attempt,
@@ -594,7 +594,7 @@ class PocketRuns:
                     # A sweep's cost counts before it is sent, as any cost. The required part is
                     # never refused, but a priority fee must fit.
                     await spending.lock_wallet(connection, record.wallet_id)
-                    room = await self._room(connection, limits)
+                    room = await self._cost_room(connection, limits)
                     if attempt.spent.unit_price and room is not None and attempt.max_debit > room:
                         return _NO_ROOM
                     await spending.add_costs(connection, record.id, attempt.max_debit)
@@ -625,7 +625,7 @@ class PocketRuns:
             reserved = await spending.reserved_by(connection, [record.id])
             lowered: dict[str, int] = {}
             if funded.attempt is AttemptState.LANDED_ERR and funded.held_lamports == paid:
-                lowered = kept_of_failed(paid, reserved.get(record.id, {}))
+                lowered = kept_units_of_failed(paid, reserved.get(record.id, {}))
             state = PocketState.OPEN if row.at_risk else PocketState.EMPTY
             await pocket_store.set_state(connection, row.wallet_id, row.counter, state, row.at_risk)
             stored = await attempt_store.settle(
@@ -649,16 +649,16 @@ class PocketRuns:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
             stored = await transaction_store.get(connection, record.id)
-        total, sure = await self._add_up(wallet, steps)
+        total, sure = await self._sum_steps(wallet, steps)
         # Funding that only one host calls dead may still land and fill the pocket.
         empty = empty and not any(
             s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
         )
-        kept = kept_of_steps(total, reserved) if sure else {}
+        kept = kept_units_of_steps(total, reserved) if sure else {}
         lost = {asset: kept.get(asset, units) for asset, units in reserved.items()}
         details = dict((stored or record).details)
         if called.succeeded and record.type == TransactionType.SWAP:
-            details["outputAmount"] = total.arrived(str(details["outputToken"]))
+            details["outputAmount"] = total.tokens_gained(str(details["outputToken"]))
         at_risk = {} if empty else _add_risk(row.at_risk, lost)
         if record.type == TransactionType.OTHER and not any(
             s.step == PocketStep.FUND for s in steps
@@ -693,7 +693,7 @@ class PocketRuns:
         self._hook(Step.SETTLED)
         return ended[record.id]
 
-    async def _add_up(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
+    async def _sum_steps(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
         """Return the sum that the steps took, and whether enough hosts confirm it (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
@@ -703,7 +703,7 @@ class PocketRuns:
                 # A step that is not dead may still land, and all but calls take from the wallet.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
-            spent = spent_by(message)
+            spent = stated_cost(message)
             if step.state is AttemptState.LANDED_ERR:
                 total.add_fee(paid, spent)
                 sure &= not paid or is_enough(self._ledger.origins())

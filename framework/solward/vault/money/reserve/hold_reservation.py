@@ -31,9 +31,9 @@ from solward.types.record import (
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
 from solward.vault.guardrails.rules import ScopeUsage, Verdict
-from solward.vault.money.judge.grant_case import VENUE, addresses, is_pockets
+from solward.vault.money.judge.grant_case import VENUE, addresses, is_to_pocket
 from solward.vault.money.judge.granting import GrantJudge, GrantRuling, Question, names_of
-from solward.vault.money.plugin_entries import REMEMBER, remember_json
+from solward.vault.money.plugin_entries import REMEMBER, entries_to_json
 from solward.vault.money.request import Actor, HoldTaken, IdempotencyKey, PocketUse
 from solward.vault.store import holds, idempotency, recipients
 from solward.vault.store.holds import GRANTS_RULE, MAX_OPEN, HoldRow
@@ -135,7 +135,7 @@ class HoldTerms:
         if pocket is not None:
             address = pocket.pocket.address
             lines = tuple(
-                replace(line, account=_POCKET, owner=None) if is_pockets(line, address) else line
+                replace(line, account=_POCKET, owner=None) if is_to_pocket(line, address) else line
                 for line in lines
             )
         lines = with_decimals(lines, effects.decimals)
@@ -157,7 +157,7 @@ class HoldReserver:
     hold_ms: int
     max_fee_lamports: int = 0
 
-    async def weigh(
+    async def decide_hold(
         self,
         connection: AsyncConnection,
         judged: Judgement,
@@ -192,10 +192,10 @@ class HoldReserver:
         shown = HoldTerms.from_judgement(judged, question)
         if actor.approval is not None:
             approval = await approval_of(connection, actor.approval, judged.now)
-            return _approved(judged, approval, question, shown)
+            return _judge_approved(judged, approval, question, shown)
         digest = digest_of(question, shown.lines)
         if named is not None:
-            return _repeat(judged, named, digest, question, shown)
+            return _judge_repetition(judged, named, digest, question, shown)
         by_digest = await holds.by_digest(connection, digest)
         known = [] if by_digest is None else [by_digest]
         keyless = is_keyless(actor)
@@ -213,7 +213,7 @@ class HoldReserver:
             if await holds.expire(connection, row, judged.now):
                 continue
             if row.hold.state is HoldState.APPROVED and row.hold.repeats:
-                return _approved(judged, row, question, shown)
+                return _judge_approved(judged, row, question, shown)
             return replace(judged, held=row.hold)
         reason = judged.verdict.hold
         if reason is None:
@@ -226,10 +226,10 @@ class HoldReserver:
             )
         # A declared operation needs no digest, because its sentence states everything.
         opaque = "" if is_declared(recipe) else digest
-        hold = await self._hold(connection, judged, record, question, shown, opaque)
+        hold = await self._new_hold(connection, judged, record, question, shown, opaque)
         if recipe is not None and actor.remember:
             # Carrying out the hold also writes the entries, which the digest does not cover.
-            recipe = {**recipe, REMEMBER: remember_json(actor.remember)}
+            recipe = {**recipe, REMEMBER: entries_to_json(actor.remember)}
         applied = judged.verdict.applied
         row = HoldRow(hold, digest, actor.action_key, recipe, applied, actor.trace, keyless)
         await holds.add(connection, row)
@@ -240,7 +240,7 @@ class HoldReserver:
             )
         return replace(judged, held=hold)
 
-    async def _hold(
+    async def _new_hold(
         self,
         connection: AsyncConnection,
         judged: Judgement,
@@ -271,7 +271,7 @@ class HoldReserver:
             state=HoldState.HELD,
             sentence=f"{wanted} {reason}",
             reasons=(reason,),
-            lines=shown_lines(lines),
+            lines=lines_to_json(lines),
             costs_lamports=shown.costs + max(0, self.max_fee_lamports - shown.fee),
             arrives=shown.arrives,
             details=record.details,
@@ -314,7 +314,7 @@ async def _open_hold_of(connection: AsyncConnection, actor: Actor, now: Moment) 
     raise HoldTaken if actor.idempotency is None else IdempotencyInFlight
 
 
-def _repeat(
+def _judge_repetition(
     judged: Judgement, row: HoldRow, digest: str, question: Question, shown: HoldTerms
 ) -> Judgement:
     """Judge a request whose key belongs to an open hold: it waits, or uses that hold's approval. A
@@ -333,13 +333,13 @@ def _repeat(
         changed = excess_over(row.hold, question.intent, shown)
         if changed is not None:
             raise HoldDecided(f"{_ANOTHER}: {changed}")
-    return _approved(judged, row, question, shown)
+    return _judge_approved(judged, row, question, shown)
 
 
 _ANOTHER: Final = "Nothing was sent; this is not the transaction that a person was shown"
 
 
-def _approved(
+def _judge_approved(
     judged: Judgement, approval: HoldRow, question: Question, shown: HoldTerms
 ) -> Judgement:
     judged = replace(judged, approval=approval)
@@ -381,7 +381,7 @@ async def use_approval(
         raise HoldTaken
 
 
-async def claim(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
+async def claim_key(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
     """Bind the request's key to the outcome of a hold, its own or another request's."""
     key = actor.merged_key
     if key is None:
@@ -444,7 +444,7 @@ def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[L
     )
 
 
-def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
+def lines_to_json(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
     """Return lines in the form that a hold stores."""
     names = ("account", "owner", "decimals")
     return tuple(
@@ -472,8 +472,8 @@ def digest_of(question: Question, lines: Sequence[Line]) -> str:
         recipe = actor.recipe()
         asked = recipe.get("fields", recipe)
     else:
-        asked = {**_asked(intent, question.pocket), "call": actor.call}
-    lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
+        asked = {**_declared_terms(intent, question.pocket), "call": actor.call}
+    lefts = _sum_lines([_without_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     chain = question.chain
     whole = ["hold", question.wallet_id, list(chain), intent.type, key, asked, left]
@@ -512,9 +512,9 @@ def is_same_payment(
     if any(line.operation is Operation.LAUNCH for line in lines):
         # The lines of a launch do not name its token.
         return False
-    shown = [_at_any_venue(_line(each)) for each in hold.lines]
-    taken = [_at_any_venue(each) for each in lines]
-    return _sums(shown, hold.repeats) == _sums(taken, hold.repeats)
+    shown = [_without_venue(_line_from_json(each)) for each in hold.lines]
+    taken = [_without_venue(each) for each in lines]
+    return _sum_lines(shown, hold.repeats) == _sum_lines(taken, hold.repeats)
 
 
 def is_declared(recipe: Mapping[str, Any] | None) -> bool:
@@ -529,7 +529,7 @@ def venue_of(hold: Hold) -> str | None:
     return next((each.removeprefix(VENUE) for each in accounts if each.startswith(VENUE)), None)
 
 
-def _at_any_venue(line: Line) -> Line:
+def _without_venue(line: Line) -> Line:
     """Replace the venue's name, because the best venue changes from one request to the next."""
     at_venue = (line.account or "").startswith(VENUE)
     return replace(line, account=VENUE) if at_venue else line
@@ -549,11 +549,11 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
         if asked != shown:
             return f"{name} is {asked} now, and {shown} was shown"
     exact = hold.repeats
-    before = [_line(each) for each in hold.lines]
-    were, are = _sums(before, exact), _sums(lines, exact)
+    before = [_line_from_json(each) for each in hold.lines]
+    were, are = _sum_lines(before, exact), _sum_lines(lines, exact)
     stated = {line.asset: line.decimals for line in before if line.decimals is not None}
     for key, units in are.items():
-        line = next(each for each in lines if _key(each, exact) == key)
+        line = next(each for each in lines if _line_key(each, exact) == key)
         decimals = line.decimals
         if decimals is None:
             decimals = stated.get(line.asset)
@@ -561,8 +561,9 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
             return f"{line.asset} has {decimals} decimals now, not {stated[line.asset]}"
         if units > were.get(key, 0) or key not in were:
             return (
-                f"{_amount(line.asset, units, decimals)} would leave by {line.operation.value}"
-                f"{_to(line)} now, and {_amount(line.asset, were.get(key, 0), decimals)} was shown"
+                f"{_amount_text(line.asset, units, decimals)} would leave by {line.operation.value}"
+                f"{_receiver_text(line)} now, and"
+                f" {_amount_text(line.asset, were.get(key, 0), decimals)} was shown"
             )
     if costs > hold.costs_lamports:
         return (
@@ -578,7 +579,7 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
     return None
 
 
-def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
+def _declared_terms(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
     """Return the declaration without what differs between tries: quote minimum and pocket."""
     address, use = None, {}
     if pocket is not None:
@@ -604,21 +605,21 @@ def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
     }
 
 
-def _sums(lines: Sequence[Line], exact: bool) -> Counter[Key]:
+def _sum_lines(lines: Sequence[Line], exact: bool) -> Counter[Key]:
     sums: Counter[Key] = Counter()
     for line in lines:
-        sums[_key(line, exact)] += line.units
+        sums[_line_key(line, exact)] += line.units
     return sums
 
 
-def _key(line: Line, exact: bool) -> Key:
+def _line_key(line: Line, exact: bool) -> Key:
     """Return the key of a line; with `exact`, a launch is identified by its mint too."""
     is_new = line.operation is Operation.LAUNCH and not exact
     account = None if line.operation in _TO_NOBODY else line.account
     return line.operation.value, "" if is_new else line.asset, account or ""
 
 
-def _line(shown: Mapping[str, Any]) -> Line:
+def _line_from_json(shown: Mapping[str, Any]) -> Line:
     return Line(
         Operation(shown["operation"]),
         shown["asset"],
@@ -629,7 +630,7 @@ def _line(shown: Mapping[str, Any]) -> Line:
     )
 
 
-def _amount(asset: str, units: int, decimals: int | None) -> str:
+def _amount_text(asset: str, units: int, decimals: int | None) -> str:
     if asset == SOL:
         return f"{format_sol(units)} SOL"
     if decimals is None:
@@ -637,6 +638,6 @@ def _amount(asset: str, units: int, decimals: int | None) -> str:
     return f"{amount_text(units, decimals)} {asset}"
 
 
-def _to(line: Line) -> str:
+def _receiver_text(line: Line) -> str:
     receiver = line.owner or line.account
     return "" if receiver is None or line.operation in _TO_NOBODY else f" to {receiver}"

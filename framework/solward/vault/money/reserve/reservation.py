@@ -55,16 +55,16 @@ from solward.vault.money.judge.granting import (
     GrantRuling,
     PricesMissing,
     Question,
-    near_ends,
+    find_grants_near_end,
 )
 from solward.vault.money.judge.plugin_rules import PluginRules, join_reasons
-from solward.vault.money.plugin_entries import remember
+from solward.vault.money.plugin_entries import write_entries
 from solward.vault.money.request import Actor, HoldWaits, PocketTaken, PocketUse
 from solward.vault.money.reserve.hold_reservation import (
     HoldReserver,
     Judgement,
     approval_of,
-    claim,
+    claim_key,
     claim_record,
     hold_of,
     use_approval,
@@ -162,7 +162,7 @@ def _single_scope_units(
     return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
 
 
-async def _as_payment(
+async def _apply_payment_rules(
     connection: AsyncConnection, judged: Judgement, question: Question
 ) -> Judgement:
     """Apply the rules for payments: the sponsor must not be a wallet or pocket of this service, and
@@ -236,10 +236,10 @@ async def _use_pocket(
     """Store the pocket with the reservation, or return why it cannot be used now. The wallet's lock
     makes the checks final. Only one transaction at a time uses a position's pocket."""
     pocket = use.pocket
-    error = _is_for_later(use, await pockets.in_use(connection, pocket.wallet_id))
+    error = _reason_to_wait(use, await pockets.in_use(connection, pocket.wallet_id))
     if error:
         return error
-    known = await _of_position(connection, use)
+    known = await _position_pocket(connection, use)
     if known is not None:
         if known.address != pocket.address:
             raise PocketTaken
@@ -269,7 +269,7 @@ async def _use_pocket(
     return None
 
 
-def _is_for_later(use: PocketUse, now: pockets.PocketsInUse) -> str:
+def _reason_to_wait(use: PocketUse, now: pockets.PocketsInUse) -> str:
     """Return why the pocket cannot be used now; empty if it can.
 
     A swap in one transaction asserts a sum on the wallet's own account. Tokens that another pocket
@@ -288,12 +288,12 @@ def _is_for_later(use: PocketUse, now: pockets.PocketsInUse) -> str:
 _LATER = " nothing was sent, ask again once that transaction has ended"
 
 
-async def _owned_by_another(
+async def _ownership_refusal(
     connection: AsyncConnection, record: TransactionRecord, use: PocketUse
 ) -> str | None:
     """Return why the requester may not use a position; None if it may. A call risks the position's
     whole contents, so only the operator and the principal that opened it may use it."""
-    known = await _of_position(connection, use)
+    known = await _position_pocket(connection, use)
     if known is None or known.opened_by == record.principal:
         return None
     return (
@@ -302,7 +302,7 @@ async def _owned_by_another(
     )
 
 
-async def _of_position(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
+async def _position_pocket(connection: AsyncConnection, use: PocketUse) -> PocketRow | None:
     """Return the pocket of a position if it was used before; None for any other pocket."""
     if use.program is None or use.position is None:
         return None
@@ -316,7 +316,7 @@ def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
 
 
-def _request(question: Question, granted: GrantRuling | None) -> Request:
+def _rule_request(question: Question, granted: GrantRuling | None) -> Request:
     actor = question.actor
     charged = []
     for charge in () if granted is None else granted.decision.charges:
@@ -392,10 +392,10 @@ class Reserver:
                 answer = await self._ask_plugins(question)
             reserve = partial(self._reserve, record, question, row, answer)
             with contextlib.suppress(_RulesChanged):
-                return await self._priced(question, reserve)
+                return await self._use_prices(question, reserve)
         raise StoreError("The plugins' guardrails changed during each try; try again")
 
-    async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
+    async def _use_prices(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
         """Judge with the prices that grants need, and again if changed grants need other prices."""
         assets: frozenset[str] = frozenset()
         for _ in range(_PRICE_TRIES):
@@ -420,16 +420,16 @@ class Reserver:
         assert effects is not None
         scopes = self._scopes(question)
         landed_slot = 0
-        async with self._alerts() as is_first, self._database.write() as connection:
+        async with self._mark_alerts() as is_first, self._database.write() as connection:
             if answer.rules is not self._plugin_rules:
                 raise _RulesChanged
             await self._lock(connection, question)
             judged = await self._judge(connection, question, prices, answer)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
-                refusal = await _owned_by_another(connection, record, pocket)
+                refusal = await _ownership_refusal(connection, record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
-            judged = await _as_payment(connection, judged, question)
-            judged = await self._holds.weigh(connection, judged, record, question)
+            judged = await _apply_payment_rules(connection, judged, question)
+            judged = await self._holds.decide_hold(connection, judged, record, question)
             now = judged.now
             if judged.is_allowed and pocket is not None:
                 error = await _use_pocket(connection, judged.apply_to(record), pocket)
@@ -444,15 +444,15 @@ class Reserver:
                 await use_approval(connection, stored, judged.approval)
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
-                await self._insert(connection, stored, judged, actor, debit)
+                await self._insert_record(connection, stored, judged, actor, debit)
             else:
-                await claim(connection, actor, judged.held, now)
+                await claim_key(connection, actor, judged.held, now)
             units: dict[str, int] = {}
             if judged.is_allowed:
                 if row is not None:
                     row = replace(row, created_ms=stored.created_ms)
                     await payment_store.add(connection, row, actor.principal)
-                await remember(connection, stored, actor, self._store_bounds)
+                await write_entries(connection, stored, actor, self._store_bounds)
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
                 costs = counted_costs(effects)
@@ -466,7 +466,7 @@ class Reserver:
                     now.reserved_ms,
                     _single_scope_units(actor, judged.granted, units),
                 )
-                for key, alert, said in self._near(judged, scopes, units):
+                for key, alert, said in self._near_limit_alerts(judged, scopes, units):
                     if is_first(key, now.database_ms):
                         alerts.raise_alert(connection, alert, stored, actor.trace, **said)
             if judged.is_allowed or judged.held is not None:
@@ -497,7 +497,7 @@ class Reserver:
             if actor.approval is not None:
                 approval = await approval_of(connection, actor.approval, judged.now)
                 await use_approval(connection, stored, approval)
-            await self._insert(connection, stored, judged, actor)
+            await self._insert_record(connection, stored, judged, actor)
         return stored
 
     async def trial(self, question: Question) -> Verdict:
@@ -518,10 +518,10 @@ class Reserver:
             async with self._database.read() as connection:
                 return await self._judge(connection, question, prices)
 
-        found = await self._priced(question, judge)
+        found = await self._use_prices(question, judge)
         verdict = found.verdict
         if effects is not None:
-            effects = replace(effects, request=_request(question, found.granted))
+            effects = replace(effects, request=_rule_request(question, found.granted))
         judged = await rules.judge(replace(verdict, hold=None), question.intent, effects)
         plugin_hold = None if question.actor.is_admins else judged.hold
         judged = replace(judged, hold=join_reasons(verdict.hold, plugin_hold))
@@ -626,13 +626,13 @@ class Reserver:
         stands = verdict is not None and not verdict.allowed
         usages: Mapping[str, ScopeUsage] = {}
         if verdict is None or verdict.allowed:
-            verdict, usages = await self._built_in(connection, question, frozen, now)
+            verdict, usages = await self._judge_built_in(connection, question, frozen, now)
         is_refused = verdict.rule not in (None, GRANTS_RULE)
         granted = await self._granting.judge(
             connection, question, version, now, prices, is_refused=is_refused
         )
         if granted is not None:
-            verdict = granted.applied_to(verdict)
+            verdict = granted.add_to_verdict(verdict)
         judged = Judgement(verdict, now, usages, granted)
         if not stands:
             _check_bid(judged, question, self._scopes(question))
@@ -642,7 +642,7 @@ class Reserver:
         hold = join_reasons(verdict.hold, answer.hold)
         return replace(judged, verdict=replace(verdict, applied=applied, hold=hold))
 
-    def _near(
+    def _near_limit_alerts(
         self,
         judged: Judgement,
         scopes: tuple[tuple[str, ScopeLimits], ...],
@@ -660,11 +660,11 @@ class Reserver:
             if lamports and alerts.is_near(total, limits.daily_lamports):
                 yield f"sol:{scope}", Alert.DAILY_LIMIT_NEAR, {"scope": scope}
         if judged.granted is not None:
-            for key, detail in near_ends(judged.granted, self._granting.tokens):
+            for key, detail in find_grants_near_end(judged.granted, self._granting.tokens):
                 yield key, Alert.GRANT_NEAR_END, {"detail": detail}
 
     @contextlib.asynccontextmanager
-    async def _alerts(self) -> AsyncIterator[Callable[[str, int], bool]]:
+    async def _mark_alerts(self) -> AsyncIterator[Callable[[str, int], bool]]:
         """Yield a function that tells whether an alert is this process's first with its key in a
         day, and marks the alert as raised. If the block fails, the marks are removed.
 
@@ -686,7 +686,7 @@ class Reserver:
                 self._alerted_ms.pop(key, None)
             raise
 
-    async def _built_in(
+    async def _judge_built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
     ) -> tuple[Verdict, dict[str, ScopeUsage]]:
         """Return the verdict, and each scope's usage (empty if a freeze switch decides)."""
@@ -716,7 +716,7 @@ class Reserver:
             verdict = replace(verdict, reason=f"{verdict.reason}; windows end at {behind}")
         return verdict, {scope: usage for scope, _, usage in judged}
 
-    async def _insert(
+    async def _insert_record(
         self,
         connection: AsyncConnection,
         record: TransactionRecord,

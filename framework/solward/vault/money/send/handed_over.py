@@ -120,7 +120,7 @@ class LivePayment(InFlight):
         except ValueError:
             return False
 
-    def may_be(self, row: SignatureRow) -> bool:
+    def may_match(self, row: SignatureRow) -> bool:
         """Return whether a history row may be of these bytes, by slot and memo. Some providers show
         no memo, so a row without a memo may be."""
         if row.slot < self.context_slot:
@@ -158,7 +158,7 @@ class Watcher(Poller[LivePayment]):
     def watch(self, item: LivePayment, hint: str | None = None) -> None:
         """Watch a payment that may have landed already."""
         item.look_at = time.monotonic() + self._slots_s(FIRST_LOOK)
-        self._hinted(item, hint)
+        self._apply_hint(item, hint)
         super().watch(item)
 
     def note_answer(self, transaction_id: str, hint: str | None) -> None:
@@ -167,7 +167,7 @@ class Watcher(Poller[LivePayment]):
         if item is None:
             return
         item.look_slots = LOOK
-        self._hinted(item, hint)
+        self._apply_hint(item, hint)
         if item.found is None:
             item.look_at = time.monotonic()
         self._wake.set()
@@ -180,7 +180,7 @@ class Watcher(Poller[LivePayment]):
             proof.wait_slots = min(proof.wait_slots * 1.5, MOST_PROOF)
 
     @staticmethod
-    def _hinted(item: LivePayment, hint: str | None) -> None:
+    def _apply_hint(item: LivePayment, hint: str | None) -> None:
         if hint is None or item.found is not None:
             return
         if item.is_named_by(hint):
@@ -206,7 +206,7 @@ class Watcher(Poller[LivePayment]):
                 item.look_slots = min(item.look_slots * 1.6, MOST_LOOK)
             sources = {item.row.source for item in due if item.found is None}
             looked = await asyncio.gather(
-                *(self._look(source) for source in sources), return_exceptions=True
+                *(self._search_history(source) for source in sources), return_exceptions=True
             )
             await self._end_expired()
             for each in looked:
@@ -231,7 +231,7 @@ class Watcher(Poller[LivePayment]):
         await self._settle_landed(landed)
         await self._end_failed(failed)
 
-    async def _look(self, source: str) -> None:
+    async def _search_history(self, source: str) -> None:
         """Look for an account's payments in its newest history, usually with one call."""
         items = [i for i in self._open.values() if i.row.source == source and i.found is None]
         if not items:
@@ -243,7 +243,7 @@ class Watcher(Poller[LivePayment]):
             page = await self._ledger.signatures_for(source, before=before, limit=limit)
             newest = max([newest, *(row.slot for row in page)])
             rows = [row for row in page if row.confirmation is None or is_final(row.confirmation)]
-            for item, row in await _matched(self._ledger, rows, items, finalized=False):
+            for item, row in await _match_rows(self._ledger, rows, items, finalized=False):
                 item.found = row.signature
                 found.append((item, row))
             if len(page) < limit or page[-1].slot < oldest or page[-1].signature == before:
@@ -263,7 +263,7 @@ class Watcher(Poller[LivePayment]):
         # A missing signature proves nothing, because the same key can sign the same bytes with
         # another signature.
         ended = {name: fate for name, fate in fates.ended.items() if fate.status is not None}
-        await self._end(items, Fates(ended, frozenset()))
+        await self._settle_fates(items, Fates(ended, frozenset()))
 
     async def _end_expired(self) -> None:
         """Prove that expired payments never landed, or find that they landed."""
@@ -276,9 +276,9 @@ class Watcher(Poller[LivePayment]):
         if not items:
             return
         self._put_off(item.death for item in items)
-        await self._end(items, await find_fates(self._ledger, items, self._ask))
+        await self._settle_fates(items, await find_fates(self._ledger, items, self._ask_node))
 
-    async def _ask(
+    async def _ask_node(
         self, node: Ledger, items: Sequence[LivePayment], answers: Mapping[str, Answers]
     ) -> None:
         """Add one node's answers about payments that are expired by another node's height."""
@@ -321,9 +321,9 @@ class Watcher(Poller[LivePayment]):
             found: dict[str, SignatureRow] = {}
             try:
                 async with asyncio.timeout(_HISTORY_S):
-                    async for rows in _history(node, source, group, slot):
+                    async for rows in _history_pages(node, source, group, slot):
                         left = [i for i in group if i.transaction_id not in found]
-                        for item, row in await _matched(node, rows, left, finalized=True):
+                        for item, row in await _match_rows(node, rows, left, finalized=True):
                             found[item.transaction_id] = row
             except (TimeoutError, LedgerError) as error:
                 if isinstance(error, LedgerRejected):
@@ -390,7 +390,7 @@ class Watcher(Poller[LivePayment]):
         await self._apart.run(settlements, super()._settle)
 
 
-async def _history(
+async def _history_pages(
     node: Ledger, source: str, items: Sequence[LivePayment], slot: int
 ) -> AsyncIterator[list[SignatureRow]]:
     """Yield pages of an account's finalized history, from a node that has reached `slot`, back to
@@ -416,7 +416,7 @@ async def _history(
         before, last = page[-2].signature, page[-1]
 
 
-async def _matched(
+async def _match_rows(
     node: Ledger, rows: Sequence[SignatureRow], items: Sequence[LivePayment], *, finalized: bool
 ) -> list[tuple[LivePayment, SignatureRow]]:
     """Return the payments, each with its history rows, matched by verified signatures."""
@@ -424,7 +424,7 @@ async def _matched(
     left = list(items)
     verified = 0
     for row in rows:
-        candidates = [item for item in left if item.may_be(row)]
+        candidates = [item for item in left if item.may_match(row)]
         if len(candidates) > _VERIFIED_AT_ONCE:
             wire = await node.transaction_wire(row.signature, finalized=finalized)
             if wire is None:

@@ -42,8 +42,8 @@ from solward.vault.ledger.transport import is_enough
 from solward.vault.money.outcomes import explain, may_not_have_run, took_no_fee
 from solward.vault.money.send.settlement import (
     Balances,
-    kept_of_failed,
     kept_units,
+    kept_units_of_failed,
     needs_balances,
     own_accounts,
     read_landed,
@@ -177,7 +177,7 @@ class Poller(ABC, Generic[Item]):
         self._database = database
         self._hook = hook
         self._open: dict[str, Item] = {}
-        self._apart = SetApart[Any](attrgetter("transaction_id"), tell_set_apart)
+        self._apart = SetApart[Any](attrgetter("transaction_id"), log_set_apart)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -227,7 +227,7 @@ class Poller(ABC, Generic[Item]):
         """Return the seconds that this many slots take, by this poller's pace."""
         return slots * self._ledger.slot_s * self.pace
 
-    async def _end(self, items: Sequence[InFlight], fates: Fates) -> None:
+    async def _settle_fates(self, items: Sequence[InFlight], fates: Fates) -> None:
         """Settle transactions that have ended, and store each unknown fate once."""
         landed, settlements = [], []
         for item in items:
@@ -238,7 +238,7 @@ class Poller(ABC, Generic[Item]):
                 item.landed_slot = fate.status.slot
                 landed.append(item)
             else:
-                settlements.append(_failed(item, fate))
+                settlements.append(_failed_settlement(item, fate))
         if any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
             self._hook(Step.LANDED)
         await self._settle_landed(landed)
@@ -258,24 +258,24 @@ class Poller(ABC, Generic[Item]):
         """Settle transactions that landed without an error."""
         if items:
             self._hook(Step.LANDED)
-            found = await asyncio.gather(*map(self._landed, items))
+            found = await asyncio.gather(*map(self._landed_settlement, items))
             await self._settle([each for each in found if each is not None])
 
-    async def _landed(self, item: InFlight) -> Settlement | None:
+    async def _landed_settlement(self, item: InFlight) -> Settlement | None:
         """Return the settlement, computed from the balances if they add to it; None while waiting
         for the balances."""
         if item.wire is None or not item.ends:
-            return _settled(item)
+            return _confirmed_settlement(item)
         message = VersionedTransaction.from_bytes(item.wire).message
         if not needs_balances(item.type, item.fee_lamports, item.reserved, message):
-            return _settled(item)
+            return _confirmed_settlement(item)
         landed, sure = await read_landed(self._ledger, item.signature, message)
         now = time.monotonic()
         item.landed_at = item.landed_at or now
         wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
         if wanted and now - item.landed_at < self.balances_s:
             return None
-        return _settled(item, message, landed, sure=sure)
+        return _confirmed_settlement(item, message, landed, sure=sure)
 
     async def _settle(self, settlements: Sequence[Settlement]) -> None:
         if not settlements:
@@ -316,7 +316,7 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
     )
 
 
-def _settled(
+def _confirmed_settlement(
     item: InFlight,
     message: AnyMessage | None = None,
     landed: Balances | None = None,
@@ -352,7 +352,7 @@ def _settled(
     )
 
 
-def tell_set_apart(transaction_id: str) -> None:
+def log_set_apart(transaction_id: str) -> None:
     """Log the failure of one transaction, so that the others go on."""
     _log.exception("confirmation_failed", transaction_id=transaction_id)
 
@@ -366,7 +366,7 @@ def _is_over(item: InFlight, fate: Fate) -> bool:
     return item.absent >= LATER_POLLS
 
 
-def _failed(item: InFlight, fate: Fate) -> Settlement:
+def _failed_settlement(item: InFlight, fate: Fate) -> Settlement:
     """Return the settlement of a transaction that is dead, or landed with an error."""
     if not fate.sure:
         _log.warning(
@@ -392,7 +392,7 @@ def _failed(item: InFlight, fate: Fate) -> Settlement:
         fee_lamports=fee_lamports,
         held_lamports=fee_lamports if fate.sure else item.held_lamports,
         error=error if fate.sure else f"{error}, {_ONE_HOST}",
-        lowered=kept_of_failed(fee_lamports, item.reserved) if fate.sure else {},
+        lowered=kept_units_of_failed(fee_lamports, item.reserved) if fate.sure else {},
         signature=item.found,
         landed_slot=fate.status.slot,
     )
@@ -461,7 +461,7 @@ async def find_fates(
         raise unanswered
     alone = not is_enough(ledger.origins())
     ended = {
-        signature: fate for signature, each in answers.items() if (fate := _conclude(each, alone))
+        signature: fate for signature, each in answers.items() if (fate := _find_fate(each, alone))
     }
     unknown = {
         signature
@@ -471,7 +471,7 @@ async def find_fates(
     return Fates(ended, frozenset(unknown))
 
 
-def _conclude(answers: Answers, alone: bool) -> Fate | None:
+def _find_fate(answers: Answers, alone: bool) -> Fate | None:
     """Return the fate; None if the transaction may still land, or another host must answer.
 
     Args:
@@ -510,7 +510,7 @@ async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, 
         each = answers[item.signature]
         each.late |= height > item.last_valid_block_height + PATIENCE_BLOCKS
         if status is not None and (item.signature in expired or not may_not_have_run(status.err)):
-            _note(each, status, node.origin)
+            _note_status(each, status, node.origin)
         elif item.signature in expired:
             if item.context_slot is None or first_slot <= item.context_slot:
                 each.dead_by.add(node.origin)
@@ -518,7 +518,7 @@ async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, 
                 each.unknown = True
 
 
-def _note(answers: Answers, status: SignatureStatus, origin: str) -> None:
+def _note_status(answers: Answers, status: SignatureStatus, origin: str) -> None:
     if not is_final(status.confirmation):
         return
     if status.err is None:

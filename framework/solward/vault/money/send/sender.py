@@ -29,7 +29,7 @@ from solward.vault.guardrails.rules import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash, is_final
 from solward.vault.money.judge.assess import Assessment, Assessor
-from solward.vault.money.outcomes import ended_by, may_not_have_run
+from solward.vault.money.outcomes import may_not_have_run, with_cause
 from solward.vault.money.request import Draft
 from solward.vault.money.reserve.reservation import Reservation, Reserver
 from solward.vault.money.send.polling import InFlight, Poller, find_fates, in_flight
@@ -45,7 +45,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Signing:
+class DraftSigner:
     """Turns a reservation into durable signed bytes."""
 
     _database: Database
@@ -75,7 +75,7 @@ class Signing:
         record = reservation.record
         try:
             try:
-                return await self._write(wallet_id, draft, assessment, reservation, step)
+                return await self._sign_and_store(wallet_id, draft, assessment, reservation, step)
             except IntegrityError:
                 if draft.wire is not None:
                     raise
@@ -83,7 +83,7 @@ class Signing:
                 judged = assessment.effects.fee_lamports
                 rebuilt = await self._assessor.rebuild(draft, record.id, judged)
                 await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
-                return await self._write(wallet_id, draft, rebuilt, reservation, step)
+                return await self._sign_and_store(wallet_id, draft, rebuilt, reservation, step)
         except Exception as error:
             text = "The transaction could not be signed; nothing was sent"
             if isinstance(error, IntegrityError):
@@ -95,9 +95,9 @@ class Signing:
             failed = await self._reserver.release(
                 record, text, key_failure=broken, trace=reservation.trace
             )
-            raise TransactionFailed(text, ended_by(error, failed)) from error
+            raise TransactionFailed(text, with_cause(error, failed)) from error
 
-    async def _write(
+    async def _sign_and_store(
         self,
         wallet_id: str,
         draft: Draft,
@@ -112,7 +112,7 @@ class Signing:
         if draft.pocket is not None and not step:
             counter = draft.pocket.pocket.counter
             signers.append(await self._wallets.pocket_signer(wallet_id, counter))
-        signed = await signed_by(assessment.transaction, signers)
+        signed = await sign_with(assessment.transaction, signers)
         digest, index = signed_message(message, draft.intent.wallet)
         signature = signed.signatures[0 if draft.payment is None else index]
         self._assessor.note_signed(draft, message)
@@ -140,7 +140,7 @@ class Signing:
         return in_flight(record, attempt, expected_debit(draft.intent, effects), reservation.units)
 
 
-async def signed_by(
+async def sign_with(
     transaction: VersionedTransaction, signers: Iterable[Signer]
 ) -> VersionedTransaction:
     """Sign a transaction with the `signers` that it needs."""
@@ -160,7 +160,7 @@ def signed_message(message: AnyMessage, wallet: str) -> tuple[str, int]:
     return digest, required_signers(message).index(wallet)
 
 
-def spent_by(message: AnyMessage, units: int | None = None) -> NetworkCost:
+def stated_cost(message: AnyMessage, units: int | None = None) -> NetworkCost:
     """Return the fee and compute budget that a message states, with the compute units used."""
     terms = fee_terms(message)
     return NetworkCost(terms.lamports, units, terms.unit_limit, terms.unit_price)
@@ -192,7 +192,7 @@ def attempt_of(
         context_slot=blockhash.earliest_landing_slot,
         max_debit=bound,
         step=step,
-        spent=spent_by(message, units),
+        spent=stated_cost(message, units),
     )
 
 
@@ -223,10 +223,10 @@ class Sender(Poller[InFlight]):
         metrics.IN_FLIGHT.set(len(self._open))
 
     async def _round(self) -> float:
-        await self._apart.run(list(self._open.values()), self._poll)
+        await self._apart.run(list(self._open.values()), self._poll_statuses)
         return self._slots_s(1)
 
-    async def _poll(self, items: Sequence[InFlight]) -> None:
+    async def _poll_statuses(self, items: Sequence[InFlight]) -> None:
         items = [item for item in items if self.find(item.transaction_id) is item]
         if not items:
             return
@@ -267,7 +267,7 @@ class Sender(Poller[InFlight]):
             and now - item.fates_read_at >= self._slots_s(self.resend_slots)
         ]
         if failed:
-            await self._ask(failed)
+            await self._settle_by_all_nodes(failed)
         if late:
             await self._resend_or_end(late)
 
@@ -282,7 +282,7 @@ class Sender(Poller[InFlight]):
         alive = [item for item in late if height <= item.last_valid_block_height]
         await self._resend(alive)
         if expired:
-            await self._ask(expired)
+            await self._settle_by_all_nodes(expired)
 
     def _is_late(self, item: InFlight) -> bool:
         return time.monotonic() - item.sent_at >= self._slots_s(self.resend_slots)
@@ -300,12 +300,12 @@ class Sender(Poller[InFlight]):
         await asyncio.gather(*(self._send(item) for item in items))
         metrics.RESENDS.inc(sum(item.wire is not None for item in items))
 
-    async def _ask(self, items: Sequence[InFlight]) -> None:
+    async def _settle_by_all_nodes(self, items: Sequence[InFlight]) -> None:
         """Ask every node about transactions that the node in use calls expired or failed."""
         now = time.monotonic()
         for item in items:
             item.sent_at = item.fates_read_at = now
-        await self._end(items, await find_fates(self._ledger, items))
+        await self._settle_fates(items, await find_fates(self._ledger, items))
 
     async def _send(self, item: InFlight) -> None:
         if item.wire is not None:

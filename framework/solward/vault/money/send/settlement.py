@@ -72,7 +72,7 @@ def needs_balances(
     return (
         record_type in (TransactionType.SWAP, TransactionType.RECLAIM_RENT)
         or reserved.get(COSTS_ASSET, 0) > fee_lamports
-        or bool(_closed_by(message, str(message.account_keys[0])))
+        or bool(_accounts_closed_by(message, str(message.account_keys[0])))
     )
 
 
@@ -83,7 +83,7 @@ def own_accounts(
     paid, and the accounts that it closed, with the rent that came back; in lamports, pure.
 
     Only instructions signed by the wallet count, and only if the balances show their effect."""
-    openings, closings = _opened_by(message, wallet), _closed_by(message, wallet)
+    openings, closings = _accounts_opened_by(message, wallet), _accounts_closed_by(message, wallet)
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
     for place, address in enumerate(landed.accounts):
@@ -91,16 +91,16 @@ def own_accounts(
         was, left = landed.lamports_before[place], landed.lamports_after[place]
         is_new = before is None and after is not None and after.owner == wallet
         if address in openings and is_new:
-            paid = left - was - _wrapped(landed.tokens_after, place)
+            paid = left - was - _wrapped_lamports(landed.tokens_after, place)
             rent = min(paid, TOKEN_2022_MAX_ACCOUNT_RENT)
             if rent > 0:
                 opened[address] = rent
         elif address in closings and before is not None and before.owner == wallet and left == 0:
-            closed[address] = max(0, was - _wrapped(landed.tokens_before, place))
+            closed[address] = max(0, was - _wrapped_lamports(landed.tokens_before, place))
     return opened, closed
 
 
-def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
+def _accounts_opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
     """Return the associated accounts that the message opens, which the wallet pays for and owns."""
     return frozenset(
         account
@@ -113,7 +113,7 @@ def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
     )
 
 
-def _closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
+def _accounts_closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
     """Return the token accounts that the wallet closes to itself."""
     return frozenset(
         account
@@ -149,14 +149,14 @@ def kept_units(
     """
     rent, moved, total = _lamports_gained(landed, wallet)
     tokens = {
-        asset: _tokens_left(landed, wallet, asset, lines)
+        asset: _units_sent(landed, wallet, asset, lines)
         for asset in reserved
         if asset not in (SOL_ASSET, COSTS_ASSET)
     }
-    return _kept(reserved, tokens, fee_lamports + rent, moved, fee_lamports + total)
+    return _split_kept_units(reserved, tokens, fee_lamports + rent, moved, fee_lamports + total)
 
 
-def _kept(
+def _split_kept_units(
     reserved: Mapping[str, int], tokens: Mapping[str, int], costs: int, sol: int, total: int
 ) -> dict[str, int]:
     """Return the reserved units that count, by asset. SOL beyond the reservation for SOL counts as
@@ -180,7 +180,7 @@ def _kept(
     return kept | {asset: units for asset, units in found.items() if asset in reserved}
 
 
-def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
+def kept_units_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
     """Return the units that count, by asset, if a transaction failed on the ledger: its fee."""
     kept = {
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
@@ -218,7 +218,7 @@ class StepsTotal:
         """Add a step that failed on the ledger, of whose fee the wallet paid `lamports`."""
         self.lamports += lamports
         self.fees += lamports
-        self._spend(spent)
+        self._add_spent(spent)
 
     def add(
         self, landed: Balances, wallet: str, fee: int, spent: NetworkCost, *, is_call: bool = False
@@ -229,7 +229,7 @@ class StepsTotal:
             is_call: whether the step is the call, whose effects a third party chose.
         """
         self.fees += fee
-        self._spend(spent)
+        self._add_spent(spent)
         for place, address in enumerate(landed.accounts):
             gained = landed.lamports_after[place] - landed.lamports_before[place]
             if address == wallet:
@@ -253,13 +253,13 @@ class StepsTotal:
             if before is None:
                 self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
 
-    def _spend(self, spent: NetworkCost) -> None:
+    def _add_spent(self, spent: NetworkCost) -> None:
         known = self.spent.units is not None and spent.units is not None
         self.spent += spent
         if not known:
             self.spent = replace(self.spent, units=None)
 
-    def arrived(self, mint: str) -> Any:
+    def tokens_gained(self, mint: str) -> Any:
         """Return the whole tokens of `mint` that the wallet gained, without fees and rent."""
         units = self.brought[mint] - self.tokens[mint]
         if mint == WRAPPED_SOL_MINT:
@@ -267,10 +267,10 @@ class StepsTotal:
         return from_units(max(0, units), self.decimals.get(mint, 0))
 
 
-def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
+def kept_units_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
     """Return the units that count after all steps, by asset: between 0 and the reserved units."""
     # A call may pay rent from its funding, so any of its lamports may be costs.
-    kept = _kept(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
+    kept = _split_kept_units(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
     if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
         kept[USD] = 0
     return kept
@@ -293,7 +293,7 @@ def settled_details(
     for side, sign in (("input", -1), ("output", 1)):
         mint = details.get(f"{side}Token")
         if isinstance(mint, str) and (side == "output" or "inputAmount" not in details):
-            change = _change(landed, wallet, fee_lamports, mint)
+            change = _token_change(landed, wallet, fee_lamports, mint)
             if change is not None:
                 found[f"{side}Amount"] = max(Decimal(0), sign * change)
     return {**details, **found}
@@ -304,7 +304,7 @@ async def read_landed(
 ) -> tuple[Balances | None, bool]:
     """Return the balances of a landed transaction, and whether enough hosts agree on them; None if
     no node has them yet."""
-    answers = await asyncio.gather(*(_ask(node, signature, message) for node in ledger.nodes()))
+    answers = await asyncio.gather(*(_fetch(node, signature, message) for node in ledger.nodes()))
     found = [(landed, origin) for landed, origin in answers if landed is not None]
     for landed, _ in found:
         if is_enough([origin for other, origin in found if other == landed]):
@@ -312,7 +312,7 @@ async def read_landed(
     return (found[0][0] if found else None), False
 
 
-async def _ask(node: Ledger, signature: str, message: AnyMessage) -> tuple[Balances | None, str]:
+async def _fetch(node: Ledger, signature: str, message: AnyMessage) -> tuple[Balances | None, str]:
     try:
         answer = await node.transaction(signature)
         landed = None if answer is None else parse_landed(answer, signature, message)
@@ -337,51 +337,51 @@ def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage)
             *(str(address) for address in loaded.get("writable", ())),
             *(str(address) for address in loaded.get("readonly", ())),
         )
-        before, after = _amounts(meta["preBalances"]), _amounts(meta["postBalances"])
+        before, after = _parse_amounts(meta["preBalances"]), _parse_amounts(meta["postBalances"])
         if not len(accounts) == len(before) == len(after):
-            raise _malformed()
+            raise _malformed_answer()
         return Balances(
             accounts,
             before,
             after,
-            _tokens(meta["preTokenBalances"], len(accounts)),
-            _tokens(meta["postTokenBalances"], len(accounts)),
-            _units(meta.get("computeUnitsConsumed")),
+            _parse_tokens(meta["preTokenBalances"], len(accounts)),
+            _parse_tokens(meta["postTokenBalances"], len(accounts)),
+            _parse_units(meta.get("computeUnitsConsumed")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        raise _malformed() from None
+        raise _malformed_answer() from None
 
 
-def _malformed() -> LedgerUnavailable:
+def _malformed_answer() -> LedgerUnavailable:
     return LedgerUnavailable("The ledger's answer to getTransaction has an unexpected shape")
 
 
-def _amounts(values: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(map(_amount, values))
+def _parse_amounts(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(map(_parse_amount, values))
 
 
-def _amount(value: Any) -> int:
+def _parse_amount(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _malformed()
+        raise _malformed_answer()
     return value
 
 
-def _units(value: Any) -> int | None:
+def _parse_units(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MAX_COMPUTE_UNITS else None
 
 
-def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, TokenBalance]:
+def _parse_tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, TokenBalance]:
     found: dict[int, TokenBalance] = {}
     for entry in entries:
-        place, amount = _amount(entry["accountIndex"]), entry["uiTokenAmount"]
+        place, amount = _parse_amount(entry["accountIndex"]), entry["uiTokenAmount"]
         if place >= accounts or place in found:
-            raise _malformed()
+            raise _malformed_answer()
         found[place] = TokenBalance(
             str(entry["mint"]),
             str(entry["owner"]),
             str(entry["programId"]),
-            _amount(int(amount["amount"])),
-            _amount(amount["decimals"]),
+            _parse_amount(int(amount["amount"])),
+            _parse_amount(amount["decimals"]),
         )
     return found
 
@@ -395,7 +395,7 @@ def _lamports_gained(landed: Balances, wallet: str) -> tuple[int, int, int]:
             continue
         gained = max(0, landed.lamports_after[place] - landed.lamports_before[place])
         new = place in landed.tokens_after and place not in landed.tokens_before
-        wrapped = _wrapped(landed.tokens_after, place)
+        wrapped = _wrapped_lamports(landed.tokens_after, place)
         of_rent = min(max(0, gained - wrapped), TOKEN_2022_MAX_ACCOUNT_RENT) if new else 0
         rent += of_rent
         moved += gained - of_rent
@@ -403,12 +403,12 @@ def _lamports_gained(landed: Balances, wallet: str) -> tuple[int, int, int]:
     return rent, moved, total
 
 
-def _wrapped(tokens: Mapping[int, TokenBalance], place: int) -> int:
+def _wrapped_lamports(tokens: Mapping[int, TokenBalance], place: int) -> int:
     held = tokens.get(place)
     return 0 if held is None or held.mint != WRAPPED_SOL_MINT else held.units
 
 
-def _tokens_left(landed: Balances, wallet: str, mint: str, lines: Sequence[Line]) -> int:
+def _units_sent(landed: Balances, wallet: str, mint: str, lines: Sequence[Line]) -> int:
     own = {
         address
         for place, address in enumerate(landed.accounts)
@@ -419,7 +419,7 @@ def _tokens_left(landed: Balances, wallet: str, mint: str, lines: Sequence[Line]
     return sum(each.units for each in lines if each.asset == mint and each.account not in own)
 
 
-def _change(landed: Balances, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
+def _token_change(landed: Balances, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
     """Return the whole tokens of `mint` that the wallet gained; None if no account shows decimals.
 
     SOL includes the SOL in the wallet's token accounts, so opening, closing or unwrapping such an

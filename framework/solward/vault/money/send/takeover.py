@@ -26,7 +26,7 @@ from solward.types.record import TransactionRecord, TransactionStatus, Transacti
 from solward.vault.ledger.client import Ledger
 from solward.vault.money.judge.blockhash import MAX_VALID_BLOCKS
 from solward.vault.money.send.handed_over import Watcher, live_payment
-from solward.vault.money.send.polling import InFlight, in_flight, tell_set_apart
+from solward.vault.money.send.polling import InFlight, in_flight, log_set_apart
 from solward.vault.money.send.sender import Sender
 from solward.vault.money.steps import log_taken_over
 from solward.vault.store import attempts as store
@@ -70,7 +70,7 @@ class Process:
 
 
 @asynccontextmanager
-async def registered(
+async def hold_lease(
     database: Database,
     process: Process,
     on_renewed: Callable[[], Awaitable[object]],
@@ -147,7 +147,7 @@ async def reconcile(
         return Reconciliation(0, 0)
     ends: list[asyncio.Future[Any]] = []
 
-    async def go_on(left: _OpenRecord) -> bool:
+    async def resume_record(left: _OpenRecord) -> bool:
         """Resume a record; return False if the record was released, so nothing is to be watched."""
         record, attempt, row = left.record, left.attempt, left.payment
         item = None
@@ -167,7 +167,7 @@ async def reconcile(
         if item is None:
             if record.signature is None:
                 return False
-            item = await _faucet(ledger, record)
+            item = await _watch_airdrop(ledger, record)
         sender.watch(item)
         if item.sends:
             ends.append(item.done)
@@ -176,11 +176,11 @@ async def reconcile(
     gone_on = 0
     for each in open_now:
         try:
-            gone_on += await go_on(each)
+            gone_on += await resume_record(each)
         except Exception:
             # The record stays reserved until a start can read it, and does not stop the others.
             gone_on += 1
-            tell_set_apart(each.record.id)
+            log_set_apart(each.record.id)
     if ends:
         await asyncio.wait(ends, timeout=wait_s)
     found = Reconciliation(len(open_now) - gone_on, gone_on)
@@ -218,7 +218,7 @@ async def _take_over(database: Database, me: str) -> list[_OpenRecord]:
             ids = [record.id for record, _, _ in items]
             steps = await store.last_steps(connection, ids) if ids else {}
             released = [
-                _released(record, me)
+                _release_settlement(record, me)
                 for record, _, attempt in items
                 if attempt is None and record.signature is None and record.id not in steps
             ]
@@ -236,12 +236,12 @@ async def _take_over(database: Database, me: str) -> list[_OpenRecord]:
             return taken
 
 
-def _released(record: TransactionRecord, me: str) -> Settlement:
+def _release_settlement(record: TransactionRecord, me: str) -> Settlement:
     error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
     return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
 
 
-async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
+async def _watch_airdrop(ledger: Ledger, record: TransactionRecord) -> InFlight:
     assert record.signature is not None
     try:
         height = await ledger.block_height()
