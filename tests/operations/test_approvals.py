@@ -198,7 +198,7 @@ async def test_a_stake_goes_to_the_validator_that_was_shown_whoever_is_the_defau
         (record, *_) = await desk.bench.history()
         assert (hold.state, record.details["validator"]) == (HoldState.EXECUTED, real["votePubkey"])
         # Another validator's is another payment, which the hold is not for.
-        lines = tuple(map(hold_reservation._line, hold.lines))
+        lines = tuple(map(hold_reservation._line_from_json, hold.lines))
         elsewhere = replace(hold, details={**hold.details, "validator": other["votePubkey"]})
         for each, is_same in ((hold, True), (elsewhere, False)):
             assert hold_reservation.is_same_payment(each, record, lines, hold.arrives) is is_same

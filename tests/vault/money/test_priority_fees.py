@@ -40,7 +40,7 @@ from solward.vault.money.judge.building import (
     Budget,
     auto_price,
     compile_instructions,
-    fits,
+    limit_fits,
     with_margin,
 )
 from solward.vault.money.request import ADMIN, Actor
@@ -439,8 +439,8 @@ def test_a_limit_has_a_margin_and_is_never_more_than_the_network_allows() -> Non
         120_000,
         1_400_000,
     ]
-    assert fits(100_000, 120_000)
-    assert fits(109_000, 120_000)
-    assert not fits(111_000, 120_000)
-    assert not fits(10_000, 120_000)
-    assert fits(1_400_000, 1_400_000)
+    assert limit_fits(100_000, 120_000)
+    assert limit_fits(109_000, 120_000)
+    assert not limit_fits(111_000, 120_000)
+    assert not limit_fits(10_000, 120_000)
+    assert limit_fits(1_400_000, 1_400_000)

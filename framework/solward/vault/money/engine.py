@@ -158,7 +158,7 @@ def confirm_wait_s(slot_s: float, most_s: float = CONFIRM_WAIT_S) -> float:
 
 
 class Engine:
-    """Sends transactions of managed wallets, each intent at most once."""
+    """Sends transactions of managed wallets, and sends each intent at most once."""
 
     def __init__(
         self,
@@ -226,11 +226,11 @@ class Engine:
         self.watcher.start()
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
-        """Use these plugins' guardrails from now on; see `Reserver.use_guardrails`."""
+        """Replace the plugins' guardrails; see `Reserver.use_guardrails`."""
         self._reserver.use_guardrails(guardrails)
 
     def deadline(self) -> AbstractContextManager[None]:
-        """Bound a caller's whole wait: for planning, busy nodes, and the transaction's end."""
+        """Limit a caller's total wait for planning, busy nodes and the transaction's end."""
         return within(self._confirm_wait_s)
 
     @property
@@ -238,7 +238,7 @@ class Engine:
         return confirm_wait_s(self._ledger.slot_s, self._options.confirm_wait_s)
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
-        """Send a draft after judging and signing it, and wait for its end.
+        """Judge, sign and send a draft, and wait until its transaction has ended.
 
         Cancelling the caller does not cancel the transaction.
 
@@ -248,7 +248,7 @@ class Engine:
         Raises:
             WalletNotFound: no such wallet.
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
-            GuardrailBlocked: a rule refused it; the record is stored.
+            GuardrailBlocked: a rule refused the transaction; the record is stored.
             TransactionFailed: the transaction would fail or has failed; the record is stored.
             TakenOver: another process runs the agent's cycle now; nothing was stored.
             PocketTaken: another process used the pocket first; nothing was stored.
@@ -271,7 +271,7 @@ class Engine:
         return await self._run_shielded(record, actor, pay)
 
     async def hand_over(self, wallet_id: str, actor: Actor, draft: Draft) -> HandedOverPayment:
-        """Sign a payment that the seller sends, after judging it, and watch for its end.
+        """Judge and sign a payment that the seller sends, and watch it until its end.
 
         The call returns at once, with the bytes for the seller in `wire`. Only the ledger tells how
         the payment ends. Cancelling the caller does not cancel the payment.
@@ -305,12 +305,12 @@ class Engine:
         return HandedOverPayment(await self._run_shielded(record, actor, sign_for_seller), wire)
 
     async def note_answer(self, transaction_id: str, answer: StoredAnswer, most_bytes: int) -> None:
-        """Store the seller's answer to a paid request, and look for the payment at once.
+        """Store the seller's answer to a paid request, and look for the payment on the ledger.
 
         The seller's answer never ends the payment: only the ledger does.
 
         Args:
-            most_bytes: the maximum of one principal's offers and answers; the oldest are deleted.
+            most_bytes: maximum size of a principal's offers and answers; deletes the oldest first.
 
         Raises:
             NotFound: no such payment.
@@ -331,7 +331,7 @@ class Engine:
         self.watcher.note_answer(transaction_id, answer.hint)
 
     async def note_no_answer(self, transaction_id: str, most_bytes: int) -> None:
-        """Make room for the offer of a payment whose seller was sent the bytes and did not answer.
+        """Delete the principal's oldest offers and answers, if the seller did not answer.
 
         Args:
             most_bytes: as for `note_answer`.
@@ -342,7 +342,7 @@ class Engine:
     async def payment(
         self, transaction_id: str
     ) -> tuple[TransactionRecord, PaymentRow, bytes | None]:
-        """Return a stored payment, and its bytes while they may land, to send to the seller again.
+        """Return a payment's record and row, and its bytes to resend while they may still land.
 
         Raises:
             NotFound: no such payment.
@@ -357,7 +357,7 @@ class Engine:
         return record, row, attempts[-1].wire if live and attempts else None
 
     async def wait_until_settled(self, transaction_id: str, wait_s: float) -> TransactionRecord:
-        """Return a payment's record after its end, or after `wait_s` the unfinished record.
+        """Wait up to `wait_s` for a payment's end, and return its record, even if unfinished.
 
         Raises:
             NotFound: no such record.
@@ -373,7 +373,7 @@ class Engine:
                 return record
             item = self.watcher.find(transaction_id) or self.sender.find(transaction_id)
             if item is None:
-                # Another process watches it, or it ended just now.
+                # Another process watches the payment, or the payment ended just now.
                 await asyncio.sleep(min(left_s, _OTHERS_POLL_S))
                 continue
             await asyncio.wait({item.done}, timeout=left_s)
@@ -418,7 +418,7 @@ class Engine:
     async def use_pocket(
         self, wallet_id: str, actor: Actor, draft: PocketDraft
     ) -> TransactionRecord:
-        """Fill a pocket, let it make a call, and return the rest to the wallet; see `execute`.
+        """Fill a pocket, make the call that it signs, and return its contents to the wallet.
 
         A dry run judges only the funding, because no more than the funding can be lost.
         """
@@ -434,7 +434,7 @@ class Engine:
         return await self._run_shielded(record, actor, use, leaves=True)
 
     async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
-        """Return a pocket's contents to its wallet, even if the wallet is frozen, in a new record.
+        """Return a pocket's contents to its wallet, which may be frozen, and store a new record.
 
         Raises:
             NotFound: the wallet has no such pocket that may hold something.
@@ -465,7 +465,7 @@ class Engine:
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        """Request SOL from the faucet. Rules, record and wait are those of any transaction."""
+        """Request SOL from the faucet, and judge, store and await the airdrop as a transaction."""
         wallet = await self._wallets.get(wallet_id)
         effects = faucet_effects(wallet.address)
         question = Question(wallet_id, actor, intent, effects)
@@ -511,7 +511,7 @@ class Engine:
         return await self._store_failure(record, actor, intent, error)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
-        """Take over the transactions that dead processes left open; see `reconcile`."""
+        """Take over the transactions that dead processes left open; see `takeover.reconcile`."""
         return await reconcile(
             self._ledger,
             self._database,
@@ -523,7 +523,7 @@ class Engine:
         )
 
     async def close(self) -> None:
-        """Wait a while for running transactions, then stop watching.
+        """Wait up to `close_wait_s` for running transactions, then stop the watching tasks.
 
         The next start reconciles the transactions that were cut off, as after a crash.
         """
@@ -563,7 +563,7 @@ class Engine:
         """Run the steps of `work` in a task that its caller cannot cancel, and return the record.
 
         Args:
-            leaves: whether the caller gets the unfinished record at the deadline; the steps go on.
+            leaves: whether the caller gets an unfinished record at the deadline. Steps continue.
         """
         with self.deadline():
             task = self._start_task(self._run(record, actor, work))
@@ -605,8 +605,7 @@ class Engine:
             return known
 
     def _resume_left_open(self, transaction_id: str) -> None:
-        """Resume a record as the next start would, after the database failed or its answer to a
-        commit was lost. The record may be pending although no task works on it."""
+        """Resume a record that a failure of the database may have left pending without a task."""
         item = self.sender.find(transaction_id)
         is_watched = item is not None and item.ends
         if not is_watched and self.watcher.find(transaction_id) is None:
@@ -631,7 +630,7 @@ class Engine:
     async def _sign(
         self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
     ) -> tuple[Reservation, InFlight]:
-        """Perform all steps before sending: assess, judge, reserve, sign and write ahead."""
+        """Assess, judge, reserve, sign and write ahead: perform all steps before the sending."""
         try:
             draft, record, assessment = await self._assess(record, actor, draft)
             bid, payment = self._assessor.bid_lamports(draft, assessment), draft.payment
@@ -662,7 +661,7 @@ class Engine:
     async def _assess(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> tuple[Draft, TransactionRecord, Assessment]:
-        """Return the draft to judge, its record with the amounts in the bytes, and the assessment.
+        """Assess a draft. Return the draft to judge, its record with amounts, and the assessment.
 
         Raises:
             LedgerError: the ledger did not answer.
@@ -708,11 +707,11 @@ class Engine:
     async def _rebuild_on_balance(
         self, reservation: Reservation, draft: Draft, assessment: Assessment
     ) -> tuple[Draft, Assessment]:
-        """Rebuild a purchase on its account's balance if the balance grew since planning.
+        """Rebuild a purchase for its account's new balance, if the balance grew since planning.
 
         The reservation blocks other purchases, and the account is read after the last purchase of
-        any process has landed. So no units of another purchase count for this one. Dust that a
-        stranger sends in between belongs to the wallet and does not fail the purchase.
+        any process has landed. So another purchase's units never count for this purchase. Dust that
+        a stranger sends in between belongs to the wallet and does not fail the purchase.
         """
         if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
             return draft, assessment
@@ -759,13 +758,13 @@ class Engine:
         return _require_success(ended)
 
     async def find_action(self, actor: Actor) -> TransactionRecord | None:
-        """Return the record of an action that was requested before; None for a new one.
+        """Return the record of an action that was requested before; None for a new action.
 
         Call this before drafting from the ledger's state: once an action was executed, the state
         may no longer allow to draft it again.
 
         Raises:
-            TransactionError: it was blocked or failed.
+            TransactionError: the transaction was blocked or failed.
             Held: the action waits for a person, or was approved and is not carried out yet.
         """
         if actor.action_key is None:
@@ -785,12 +784,12 @@ class Engine:
         return record
 
     async def is_action_held(self, action_key: str) -> bool:
-        """Return whether a money call of an action is held; the key lacks the call's number."""
+        """Return whether a money call of an action is held. The key has no call number."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 
     async def record_of_hold(self, hold_id: str) -> TransactionRecord | None:
-        """Return the record with which a hold ended; None if the caller must ask again.
+        """Return the record of an ended hold; None if the caller must repeat the request.
 
         Raises:
             Held: the hold is open.
@@ -833,7 +832,7 @@ class Engine:
 
 
 def _require_success(record: TransactionRecord) -> TransactionRecord:
-    """Return an ended record; raise the record's error if the transaction failed."""
+    """Return a record, or raise its error if its transaction failed."""
     if record.status is TransactionStatus.FAILED:
         raise refusal(record)
     return record

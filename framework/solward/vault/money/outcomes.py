@@ -64,7 +64,7 @@ _PASSING = frozenset(
 
 
 def refusal(record: TransactionRecord) -> TransactionError:
-    """Return the error of a blocked or failed record."""
+    """Return the error to raise for a blocked or failed record."""
     if record.status is TransactionStatus.BLOCKED:
         rule = record.guardrails_applied[-1]
         is_rate = rule == RATE_LIMIT or record.cause is RateReached
@@ -77,7 +77,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 
 
 def with_cause(error: Exception, record: TransactionRecord) -> TransactionRecord:
-    """Return the record of a transaction that failed with this error, with `cause` set."""
+    """Set the `cause` of a record by the error with which its transaction failed."""
     if isinstance(error, IntegrityError):
         # The same bytes are stored already, so another process made them.
         return replace(record, cause=TakenOver)
@@ -86,12 +86,12 @@ def with_cause(error: Exception, record: TransactionRecord) -> TransactionRecord
 
 
 def simulation_failure(failure: str | None) -> str:
-    """Return the error of a transaction whose simulation failed."""
+    """Return the error text of a transaction whose simulation failed."""
     return f"The transaction would fail: {failure}"
 
 
 def is_passing(err: Any) -> bool:
-    """Return whether a transaction may succeed later, because the error has another cause."""
+    """Return whether the error has a cause outside the transaction, which may succeed later."""
     names = [err] if isinstance(err, str) else err if isinstance(err, dict) else ()
     return any(name in _PASSING for name in names)
 
@@ -143,8 +143,8 @@ def _last_log(logs: Sequence[str]) -> str:
 
 
 async def wait_for_task(task: asyncio.Task[Any], timeout_s: float | None = None) -> None:
-    """Wait for a task. It is not cancelled if the caller is, or if `timeout_s` ends; its later
-    refusals are then ignored, because the record is stored."""
+    """Wait for a task. If the caller is cancelled or `timeout_s` ends, the task continues, and its
+    later refusals are ignored, because they are in the stored record."""
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     except asyncio.CancelledError:
@@ -169,7 +169,7 @@ class Trial:
     Attributes:
         verdict: the verdict of the rules that could run.
         effects: None if nothing could be simulated.
-        failure: why it would fail though no rule refuses it.
+        failure: why the transaction would fail although no rule refuses it.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""The entries that plugins' skills store for a wallet, under the fences of their money calls."""
+"""The entries that plugins' skills store for a wallet, checked as the skills' money calls are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _DryRunEnded(Exception):
 
 
 class WriteBudget:
-    """A limit of the writes that each plugin makes to its store in a minute, for this process."""
+    """Limits each plugin's writes to its store per minute, counted in this process."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -61,7 +61,7 @@ class WriteBudget:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntries:
-    """The stores of all plugins. Each call is one database transaction, for its actor's plugin."""
+    """Reads and writes plugins' stores. Each call is a transaction for its actor's plugin."""
 
     database: Database
     bounds: StoreBounds
@@ -99,7 +99,7 @@ class PluginEntries:
 
     @asynccontextmanager
     async def _open_write(self, wallet_id: str, actor: Actor) -> AsyncIterator[AsyncConnection]:
-        """Yield a transaction if the actor may still act. A dry run's transaction is rolled back.
+        """Open a transaction if the actor may still act, and roll back a dry run's transaction.
 
         Raises:
             SkillError: `store_busy`: the plugin has used up its writes of this minute.

@@ -107,8 +107,8 @@ class Actor:
 
     @property
     def merged_key(self) -> tuple[str, str] | None:
-        """Scope and fingerprint by which a request that was merged into another request's hold
-        finds that hold again. None if it has no key: the next try is then a new request.
+        """Scope and fingerprint by which the next try finds the other request's hold that this
+        request joined. None without a key, because the next try is then a new request.
 
         Only an agent's last cycle can run again, so all cycles share one scope for each call.
         """
@@ -126,7 +126,7 @@ class Actor:
         return is_admin(self.principal) or self.principal == "cli"
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
-        """Return all principals that must be allowed to use this wallet; it comes first."""
+        """Return all principals that must be allowed to use this wallet, the wallet first."""
         who = () if self.is_admins else (self.principal,)
         return (f"wallet:{wallet_id}", *who, *self.via)
 
@@ -161,16 +161,16 @@ ADMIN = Actor("admin")
 
 @dataclass(frozen=True, slots=True)
 class PocketUse:
-    """A pocket that signs a transaction together with its wallet, and its use.
+    """A pocket that signs a transaction together with its wallet, and the purpose of its use.
 
     Attributes:
         mints: tokens that the pocket may hold in between.
         output_mint: the mint that a swap brings to the wallet's own account; None for SOL and for
             other uses. A swap in one transaction asserts the account's sum. Until it ends, a second
             swap of the same wallet and mint is refused, because each would count the other's units.
-        asserted: with `output_mint`: the wallet's account, and the units in it when it was read. If
-            it has more when no other purchase is open, another purchase has ended meanwhile, and
-            its units would count for this purchase.
+        asserted: with `output_mint`: the wallet's account, and its units when it was read. If the
+            account has more when no other purchase is open, another purchase has ended meanwhile,
+            and that purchase's units would count for this purchase.
         leaves: whether something stays in the pocket, to be swept later.
         program: with `position`: names the position that the pocket belongs to.
         stays: with `position`: whether the contents stay in the pocket afterwards.
@@ -216,7 +216,7 @@ Build = Callable[[str], Awaitable[bytes | Sequence[Instruction] | PocketCall]]
 
 @dataclass(frozen=True, slots=True)
 class PocketDraft:
-    """A use of a pocket in steps (`solward.vault.money.pocket.run`).
+    """A use of a pocket in several transactions (`solward.vault.money.pocket.run`).
 
     Attributes:
         intent: the declaration for the funding, which only the wallet signs.
@@ -235,7 +235,7 @@ class PocketDraft:
 
     @property
     def pocket(self) -> Pocket:
-        """The pocket itself."""
+        """The pocket that is filled and used."""
         return self.use.pocket
 
     @property
@@ -284,10 +284,10 @@ class Draft:
             wallet's signature may be missing. Its blockhash is not replaced.
         pocket: a pocket that signs the instructions together with the wallet, in one transaction.
         tables: lookup table -> its addresses in order. Accounts of instructions that name the
-            wallet are never looked up, because a table's contents are only a node's word.
+            wallet are never looked up, because only a node states a table's contents.
         otherwise: the draft to assess instead if the simulation of this draft fails.
         payment: the payment, if a seller is paid for an HTTP request.
-        based_on: drafts the same purchase again for the units that its account holds by then.
+        based_on: drafts the same purchase again for other units in its account.
         version: version of the transaction that is built; version 1 uses no lookup tables.
     """
 

@@ -64,7 +64,7 @@ def no_hook(_step: Step) -> None:
 
 @contextmanager
 def bound_log_fields(record: TransactionRecord, trace: str | None) -> Iterator[None]:
-    """Bind the transaction and its request to the log lines of the block, within one span."""
+    """Add the transaction's fields to the block's log lines, and put the block in one span."""
     fields = _log_fields(record, trace)
     with bound_contextvars(**fields), tracing.span("transaction", **fields):
         yield

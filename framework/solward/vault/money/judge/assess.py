@@ -85,7 +85,7 @@ _RENT_AGE_S = 10.0
 # between show in the difference, and another try separates them from this transaction's effects.
 _TRIES = 4
 
-# How far apart two processes' limits of equal payments on one blockhash can start at most.
+# The maximum distance between the limits at which two processes start for equal payments.
 _APART = 512
 
 
@@ -95,10 +95,10 @@ class Assessment:
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
-        behind: whether the simulation failed in a state older than one that the ledger has shown
-            already, so another node may report no failure.
+        behind: whether the simulation failed in a state that is older than states the ledger has
+            returned before, so another node may report no failure.
         units: compute units that the simulation used; None if the node does not say.
-        loaded_bytes: bytes of the accounts that it loaded; None if the node does not say.
+        loaded_bytes: bytes of the accounts that were loaded; None if the node does not say.
         source_units: for a payment, the units in the paying account.
         passing: whether the same bytes may succeed later; see `is_passing`.
     """
@@ -114,7 +114,7 @@ class Assessment:
     passing: bool = False
 
     def check_failure_is_final(self) -> None:
-        """Raise `LedgerUnavailable` if the node is behind, or failing bytes may succeed later."""
+        """Raise `LedgerUnavailable` if the simulation failed but another may succeed."""
         if self.effects is None and (self.behind or self.passing):
             raise LedgerUnavailable(simulation_failure(self.failure))
 
@@ -140,7 +140,7 @@ class Assessor:
         """Create an assessor.
 
         Args:
-            observe_ms: called with the ledger's time, in Unix milliseconds, whenever it is read.
+            observe_ms: called with each ledger time that is read, in Unix milliseconds.
             fees: sets the compute-unit limit and price; None leaves both out.
             versions: is told when a node refuses version 1.
             regulated_mints: see `Policy`.
@@ -164,8 +164,8 @@ class Assessor:
         """Simulate the transaction of a draft, and compute its effects.
 
         Args:
-            nonce: makes the message unique if an equal one was signed before.
-            trial: whether it will not be sent, so that an equal payment may still be built.
+            nonce: makes the message unique if an equal message was signed before.
+            trial: whether nothing will be sent, so that an equal payment may still be built.
 
         Raises:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
@@ -215,8 +215,8 @@ class Assessor:
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
     ) -> tuple[Draft, Assessment]:
-        """Assess a draft or an alternative: its `otherwise`, if only the draft would fail, or the
-        draft in version 0, if a node refuses its version.
+        """Assess a draft, in version 0 if a node refuses its version. If the draft would fail and
+        its `otherwise` would succeed, return `otherwise` with its assessment.
 
         Raises:
             VersionRefused: the setting forbids version 0, or the draft is too large for version 0.
@@ -241,7 +241,7 @@ class Assessor:
         return draft, assessment
 
     async def rebuild(self, draft: Draft, nonce: str | None, max_fee: int) -> Assessment:
-        """Assess again with another message: after a signature collision, or for a lower fee.
+        """Assess a draft with another message, after a signature collision or for a lower fee.
 
         Args:
             nonce: makes the message unique; None if the draft or the fee differs anyway.
@@ -280,7 +280,7 @@ class Assessor:
     def _compile_unique(
         self, draft: Draft, blockhash: str, nonce: str
     ) -> tuple[VersionedTransaction, str | None]:
-        """Return a transaction that equals no signed transaction, and its nonce or None."""
+        """Compile a transaction that differs from each signed transaction, by `nonce` if needed."""
         transaction = compile_instructions(draft, blockhash, None)
         if bytes(to_bytes_versioned(transaction.message)) in self._built.get(blockhash, ()):
             return compile_instructions(draft, blockhash, nonce), nonce
@@ -351,14 +351,14 @@ class Assessor:
         trial: bool = False,
         apart: int = 0,
     ) -> Assessment:
-        """Assess a payment. It begins with a compute-unit limit and price, as sellers' facilitators
-        require, and its limit distinguishes it from an equal payment.
+        """Assess a payment. Its first instructions set a compute-unit limit and price, as sellers'
+        facilitators require. The limit distinguishes it from equal payments.
 
         A payment of a known shape needs one simulation, any other payment two.
 
         Args:
-            max_fee: the fee in lamports that was judged before; None if none was.
-            trial: whether it will not be sent, so that an equal payment may still be built.
+            max_fee: the fee in lamports that was judged before; None if no fee was.
+            trial: whether nothing will be sent, so that an equal payment may still be built.
             apart: distance above the needed limit at which the search for an unused limit begins.
         """
         most, price = payment.most_compute_units, 1
@@ -408,7 +408,7 @@ class Assessor:
         trial: bool,
         apart: int,
     ) -> tuple[VersionedTransaction, int]:
-        """Return a payment whose compute-unit limit makes it unique, and that limit.
+        """Compile a payment whose compute-unit limit makes it unique. Return it and the limit.
 
         Args:
             budget: the payment's exact price, and the limit at which the search begins.
@@ -545,7 +545,7 @@ class Assessor:
         )
 
     async def _highest_rent(self, own: int) -> int:
-        """Return the highest rent in lamports for each byte that any node states.
+        """Return the highest rent that any node states, in lamports per byte.
 
         `own` is the answer of the node in use. The other nodes' answers are at most `_RENT_AGE_S`
         old, and a node that does not answer is ignored."""
@@ -557,7 +557,7 @@ class Assessor:
 
 
 async def _rent_of_node(node: Ledger) -> int:
-    """Return the rent for each byte that a node states; 0 if it did not answer in time."""
+    """Return the lamports of rent per byte that a node states; 0 if it did not answer in time."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([RENT_SYSVAR])
@@ -569,9 +569,9 @@ async def _rent_of_node(node: Ledger) -> int:
 async def read_and_simulate(
     ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
 ) -> tuple[int, dict[str, Account | None], SimulationResult]:
-    """Return the slot and the state of `read` before the simulation, and the simulation with the
-    state of `addresses` after it. Both come from one node that has reached `min_slot`, or from any
-    node if none has after some tries.
+    """Read the accounts `read` and simulate a transaction. Return the slot of the reading, the
+    accounts by address, and the simulation with the accounts `addresses` after it. One node that
+    has reached `min_slot` answers both, or, after some tries, any node.
 
     Raises:
         LedgerError: the ledger did not answer.
@@ -615,7 +615,7 @@ async def check_recipients(
     intent: Intent,
     pocket: str | None,
 ) -> None:
-    """Check that all whom wallet and pocket pay by known instructions can spend what they receive.
+    """Check that each receiver of known instructions can spend what wallet and pocket pay to it.
 
     Args:
         states: address -> its account after `calls`, if known. Missing owners are read in one call:

@@ -34,10 +34,10 @@ async def no_verification() -> None:
 
 
 class BlockhashSource:
-    """The source of the cached blockhash; concurrent callers share one refresh.
+    """Fetches and caches the blockhash; concurrent callers share one refresh.
 
-    `verify` raises while the cluster is not known to be the configured one; no transaction is built
-    before it has passed once.
+    `verify` raises unless the cluster is known to be the configured cluster. No transaction is
+    built before `verify` has passed once.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BlockhashSource:
         If the height were too low, live bytes would count as dead and free their money.
 
         Raises:
-            LedgerError: no node answered, or they are too far apart.
+            LedgerError: no node answered, or the nodes' heights are too far apart.
         """
         nodes = self._ledger.nodes()
         answers = await asyncio.gather(
@@ -125,7 +125,7 @@ class BlockhashSource:
 
 
 def _height_at_slot(tip: Tip, slot: int) -> int:
-    """Return a height at or above the block height at `slot`, from the tip of a node that may be
+    """Return an upper bound of the block height at `slot`, from the tip of a node that may be
     behind. Each slot has at most one block."""
     return tip.block_height + max(0, slot - tip.slot)
 
@@ -133,8 +133,8 @@ def _height_at_slot(tip: Tip, slot: int) -> int:
 async def _compute_expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
     """Return the last block height at which bytes on a blockhash of `slot` can land.
 
-    If it is too low, live bytes count as dead; if too high, money stays reserved for ever. A node
-    may be far above another only if the other's newest block is old; else `LedgerUnavailable`.
+    If it is too low, live bytes count as dead; if too high, money stays reserved for ever. Raise
+    `LedgerUnavailable` if a node is far above another whose newest block is recent.
     """
     highest = max([own, *(_height_at_slot(tip, slot) for _, tip in tips)])
     if highest > own + MAX_APART_BLOCKS:
@@ -146,7 +146,7 @@ async def _compute_expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: in
 
 
 async def _has_recent_block(node: Ledger) -> bool:
-    """Return whether a node's newest block is minutes old at most; False without an answer."""
+    """Return whether a node's newest block is at most minutes old; False if it did not answer."""
     try:
         async with asyncio.timeout(OTHERS_S):
             found = await node.accounts([CLOCK_SYSVAR])

@@ -114,8 +114,8 @@ class TooLarge(InvalidRequest):
 def compile_instructions(
     draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
 ) -> VersionedTransaction:
-    """Compile a draft's instructions. Only the wallet, its pocket and a sponsor sign; the wallet
-    pays the fee, or the sponsor of a payment.
+    """Compile a draft's instructions. Only the wallet, its pocket and a payment's sponsor sign. The
+    sponsor pays the fee, or the wallet if there is no sponsor.
 
     Args:
         memo: makes the message differ from an otherwise equal one on the same blockhash, which
@@ -168,8 +168,7 @@ def compile_instructions(
 
 
 def _check_counts(payer: Pubkey, instructions: Sequence[Instruction]) -> None:
-    """Raise `TooLarge` if a count does not fit into its byte in version 1, because solders would
-    cut the number and write another message."""
+    """Raise `TooLarge` if a count exceeds its byte in version 1, which solders would truncate."""
     named = {payer, *(each.program_id for each in instructions)}
     named |= {meta.pubkey for each in instructions for meta in each.accounts}
     if len(named) > MAX_V1_ADDRESSES:
@@ -187,8 +186,8 @@ async def compile_with_budget(
     units: int | None,
     max_lamports: int | None = None,
 ) -> VersionedTransaction | None:
-    """Return a draft with a compute-unit limit and price, for a simulation that used `units`; None
-    if the draft gets no limit and price, or has no room for them.
+    """Compile a draft with a compute-unit limit and price, after a simulation that used `units`.
+    Return None if the draft gets no limit and price, or has no room for them.
 
     Args:
         max_lamports: see `PriorityFees.budget`.
@@ -230,7 +229,7 @@ def _usable_tables(
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
-    """Return a transaction made elsewhere that lacks only the wallet's signature as payer.
+    """Parse a transaction made elsewhere, in which only the wallet's signature may be missing.
 
     Raises:
         MalformedTransaction: the bytes are no transaction that this service signs.
@@ -252,7 +251,7 @@ def with_margin(units: int) -> int:
 
 
 def bytes_with_margin(loaded: int | None) -> int:
-    """Return the limit for a simulation that loaded this many bytes; the highest if None."""
+    """Return the limit of loaded bytes after a simulation; None gives the highest limit."""
     if loaded is None:
         return MAX_LOADED_BYTES
     return min(MAX_LOADED_BYTES, loaded + max(loaded // _MARGIN_SHARE, _LEAST_BYTES_MARGIN))
@@ -280,7 +279,7 @@ class Budget:
     loaded_bytes: int = MAX_LOADED_BYTES
 
     def instructions(self) -> tuple[Instruction, ...]:
-        """Return the Compute Budget instructions; a price of 0 needs none."""
+        """Return the Compute Budget instructions; a price of 0 needs no price instruction."""
         limit = set_compute_unit_limit(self.units)
         return (limit, set_compute_unit_price(self.price)) if self.price else (limit,)
 
@@ -316,7 +315,7 @@ def _budget_kind(instruction: Instruction) -> int | None:
 
 
 class PriorityFees:
-    """Finds the budget of each transaction, as PRIORITY_FEE says.
+    """Computes the compute budget of each transaction, by the setting PRIORITY_FEE.
 
     Attributes:
         max_lamports: the maximum of a whole network fee.
@@ -337,12 +336,12 @@ class PriorityFees:
         self._used: dict[tuple[object, ...], ComputeUse] = {}
 
     def sets_budget(self, instructions: Sequence[Instruction]) -> bool:
-        """Return whether these instructions get a budget."""
+        """Return whether this service adds a compute budget to these instructions."""
         return self._setting != "off" and not sets_price(instructions)
 
     async def price(self, payer: str, instructions: Sequence[Instruction]) -> int:
-        """Return the micro-lamports for each compute unit of `instructions`; 0 if they get no
-        price. It never raises because of the ledger."""
+        """Return the micro-lamports per compute unit to bid for `instructions`; 0 if they get no
+        price. Errors of the ledger are not raised."""
         if not self.sets_budget(instructions):
             return 0
         if isinstance(self._setting, int):
@@ -394,7 +393,7 @@ class PriorityFees:
         return Budget(limit, paid, bytes_with_margin(loaded_bytes))
 
     def last_use(self, instructions: Sequence[Instruction], memo: str | None) -> ComputeUse | None:
-        """Return what the last transaction of this shape used; None if there was none."""
+        """Return what the last transaction of this shape used; None if its shape is new."""
         return self._used.get(_shape_key(instructions, memo))
 
     def learn(self, instructions: Sequence[Instruction], memo: str | None, use: ComputeUse) -> None:
@@ -405,19 +404,19 @@ class PriorityFees:
 
 
 def limit_fits(units: int, limit: int) -> bool:
-    """Return whether a limit set for another transaction suits a transaction that used `units`: the
-    limit leaves half the margin, and is at most twice the limit for `units`."""
+    """Return whether a limit leaves at least half the margin above `units`, and is at most twice
+    the limit that `units` would get."""
     least = units + max(units // _MARGIN_SHARE, _LEAST_MARGIN) // 2
     return min(least, MAX_COMPUTE_UNITS) <= limit <= 2 * with_margin(units)
 
 
 def bytes_limit_fits(loaded: int | None, limit: int) -> bool:
-    """Return whether a limit leaves half the margin of loaded bytes; excess costs nothing."""
+    """Return whether a limit leaves at least half the margin above `loaded`. Excess is free."""
     return loaded is None or (loaded + bytes_with_margin(loaded)) // 2 <= limit
 
 
 def auto_price(prices: Sequence[int]) -> int:
-    """Return the price of `auto` from the lowest prices that landed in the last slots."""
+    """Return the price that the setting `auto` bids, from the lowest landed price of each slot."""
     if not prices:
         return QUIET_PRICE
     place = -(-PERCENTILE * len(prices) // 100) - 1
@@ -425,7 +424,7 @@ def auto_price(prices: Sequence[int]) -> int:
 
 
 def _shape_key(instructions: Sequence[Instruction], memo: str | None) -> tuple[object, ...]:
-    """Return a key that is equal for instructions that use about as many compute units."""
+    """Return a key that instructions with about the same use of compute units share."""
     shape: list[object] = [memo is not None]
     for each in instructions:
         data = bytes(each.data)
@@ -446,7 +445,7 @@ def is_version_refusal(answer: LedgerRejected | object) -> bool:
 
 
 class SwapVersions:
-    """Finds the version that swaps are built in."""
+    """Finds the transaction version in which swaps are built."""
 
     def __init__(self, ledger: Ledger, setting: TransactionVersion = "auto") -> None:
         self._ledger = ledger
@@ -461,7 +460,7 @@ class SwapVersions:
         return self._setting != 1
 
     async def for_swaps(self, payer: str) -> int:
-        """Return the version to build a swap in; it never raises because of the ledger.
+        """Return the version in which to build a swap. Errors of the ledger are not raised.
 
         Args:
             payer: payer of the probe transaction, which is simulated and never sent.
@@ -497,7 +496,7 @@ class SwapVersions:
 
 
 async def _accepts_bytes(node: Ledger, wire: bytes) -> bool | None:
-    """Return whether a node would run the bytes; None if it does not say."""
+    """Return whether a node would run the bytes; None if its answer does not tell."""
     try:
         async with asyncio.timeout(_VERSION_WAIT_S):
             err = (await node.simulate(wire, ())).err
@@ -513,7 +512,7 @@ async def _accepts_bytes(node: Ledger, wire: bytes) -> bool | None:
 
 
 def _probe_bytes(payer: str, blockhash: str) -> bytes:
-    """Return a transaction of version 1 that does nothing."""
+    """Return the bytes of a transaction of version 1 that does nothing."""
     message = MessageV1.try_compile(
         Pubkey.from_string(payer),
         [Instruction(MEMO_PROGRAM_ID, b"", [])],

@@ -21,11 +21,11 @@ VENUE = "venue:"
 
 @dataclass(frozen=True, slots=True)
 class Outgoings:
-    """The amounts that may leave by the bytes, in the terms of grants.
+    """The amounts that a transaction's bytes let leave, in the terms of grants.
 
     Attributes:
-        lines: what leaves; lines of a swap that the service planned are labelled as such, and
-            accounts have their owners if these are proved.
+        lines: the amounts; lines of a swap that the service planned are labelled as a swap, and
+            accounts have their owner if it is proved.
         costs_lamports: network fee, rent, and the SOL that the swap of a token lends its pocket.
         swap: the terms of a swap that the service planned.
     """
@@ -46,7 +46,7 @@ def find_outgoings(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -
 
 
 def mark_funding(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """Return the lines, with transfers (not payments) to wallets of this service marked `FUND`."""
+    """Mark transfers, but not payments, to wallets of this service as `FUND`."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
@@ -56,13 +56,13 @@ def mark_funding(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...
 
 
 def recipients(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Return who is paid: an account's owner if proved, else the account."""
+    """Return the recipients: each paid account's owner if proved, otherwise the account."""
     paid = (line.owner or line.account for line in lines if line.operation in _SENT)
     return tuple(dict.fromkeys(each for each in paid if each is not None))
 
 
 def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Return every address that may be a wallet of this service."""
+    """Return every address in transfers and payments, which may be a wallet of this service."""
     named = (
         each for line in lines if line.operation in _SENT for each in (line.account, line.owner)
     )
@@ -70,7 +70,7 @@ def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
-    """Return whether `limits` cover the lines: no other recipients, no more units for each."""
+    """Return whether `limits` has the lines' operations and recipients, and enough units each."""
     most: dict[Line, int] = {}
     for line in limits:
         key = replace(line, units=0)
@@ -84,7 +84,7 @@ def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
 
 
 def _swap_lines(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) -> Outgoings:
-    """Mark the lines into the pocket of a swap that the service planned as sold at the venue."""
+    """Mark the amounts that a planned swap transfers to its pocket as sold at the venue."""
     sold: list[Line] = []
     costs = outflow.costs
     for line in outflow.lines:
@@ -104,13 +104,13 @@ def _swap_lines(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str)
 
 
 def _mark_paid(line: Line) -> Line:
-    """Mark a payment's transfer as `PAY`, and no other operation of its bytes."""
+    """Mark a payment's transfer as `PAY`; return a line of any other operation unchanged."""
     is_sent = line.operation == Operation.TRANSFER
     return replace(line, operation=Operation.PAY) if is_sent else line
 
 
 def is_to_pocket(line: Line, pocket: str) -> bool:
-    """Return whether a pocket receives the line, itself or on its associated account."""
+    """Return whether the line's amount goes to a pocket or to its associated account."""
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM

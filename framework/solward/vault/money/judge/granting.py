@@ -69,7 +69,7 @@ ENDS_WITHIN_MS: Final = DAY_MS
 
 
 class PricesMissing(Exception):
-    """Raised because grants that were changed meanwhile count dollars of assets without a price.
+    """Raised if changed grants count dollars of assets whose prices were not read.
 
     The caller must read the prices outside the database transaction, and judge again.
     """
@@ -86,7 +86,7 @@ class Question:
     Attributes:
         effects: None if nothing was simulated.
         payment: the payment, if a seller is paid for an HTTP request.
-        bid_lamports: the lamports by which its network fee can be lowered.
+        bid_lamports: the lamports by which the network fee can be lowered.
         leaving: the amounts that the bytes let leave. None for bytes without a bound, which are
             refused, and for an airdrop, whose bytes are the faucet's.
     """
@@ -118,9 +118,9 @@ class GrantRuling:
     Attributes:
         reason: the sentences that say why the transaction is refused or held.
         numbers: the numbers in the reason of a refusal, if there are any.
-        used: the sums by which the transaction was judged.
+        used: the windows' sums before the transaction.
         version: the version of the grants.
-        is_asked: whether grants were asked; if not, `decision` is empty.
+        is_asked: whether grants were consulted; if not, `decision` is empty.
         charged: the grants to charge: principal, number in the principal's list, grant.
     """
 
@@ -184,7 +184,7 @@ class _CachedGrants:
 
 
 class GrantSets:
-    """The grants of principals, read as they are needed."""
+    """A cache of principals' grants, which are read when they are needed."""
 
     def __init__(self) -> None:
         self._kept = _CachedGrants(-1)
@@ -192,7 +192,7 @@ class GrantSets:
     async def read(
         self, connection: AsyncConnection, version: int, principals: Collection[str]
     ) -> dict[str, CompiledGrants]:
-        """Return the grants of those principals that have any, by principal.
+        """Return grants by principal, without the principals that have no grants.
 
         Args:
             version: version of the grants, as this database transaction sees it.
@@ -220,7 +220,7 @@ class GrantSets:
         return kept.book
 
     def cached_grants(self, principals: Collection[str]) -> dict[str, CompiledGrants]:
-        """Return grants and address book from the cache alone; they may have changed since."""
+        """Return the cached grants of the principals, which may be out of date."""
         return self._pick_grants(self._kept, principals)
 
     def _cache_for(self, version: int) -> _CachedGrants:
@@ -239,7 +239,7 @@ class GrantJudge:
 
     Attributes:
         sets: the grants of principals.
-        tokens: symbols for refusals.
+        tokens: token symbols for the texts of refusals.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class GrantJudge:
         Args:
             version: version of the grants, as this database transaction sees it.
             prices: the result of `prices_for`.
-            is_refused: whether a rule refused the request already; then nothing is read or decided.
+            is_refused: whether a rule refused the request already, so that grants do not matter.
 
         Raises:
             PricesMissing: call `prices_for` with the missing assets, and judge again.
@@ -410,7 +410,7 @@ def _charged_grants(
 async def window_uses(
     connection: AsyncConnection, needs: Collection[Need], now_ms: int
 ) -> dict[Need, int]:
-    """Return the units in each window that ends now; for `RATE`, the transactions."""
+    """Return the units used in each window that ends now; for `RATE`, the transactions."""
     stored = {need: _stored_need(need) for need in needs}
     found = await window_sums.sum_windows(connection, frozenset(stored.values()), now_ms)
     return {
@@ -420,7 +420,7 @@ async def window_uses(
 
 
 async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: int) -> int | None:
-    """Return the Unix milliseconds when `excess` will have left the window; None if never."""
+    """Return the Unix milliseconds at which `excess` units have left the window; None if never."""
     is_rate = need[1] == RATE
     return await window_sums.room_at(
         connection, *_stored_need(need), excess, now_ms, transactions=is_rate
@@ -428,7 +428,7 @@ async def room_at(connection: AsyncConnection, need: Need, excess: int, now_ms: 
 
 
 def _stored_need(need: Need) -> Need:
-    """Return the need in its stored form: a rate counts the rows of SOL."""
+    """Return the need as stored, where a rate is counted from the rows of SOL."""
     scope, asset, length = need
     return scope, SOL if asset == RATE else asset, length
 
@@ -439,7 +439,7 @@ async def _with_room(
     under: Mapping[str, CompiledGrants],
     now_ms: int,
 ) -> Finding:
-    """Return the finding with the time at which the transaction will fit, if a window is full."""
+    """Add to the finding of a full window the time at which the transaction will fit."""
     limit, counted, asked = finding.limit, finding.used, finding.requested
     length, number = finding.window_ms, finding.number
     if finding.who not in under or length is None or number is None:
@@ -483,7 +483,7 @@ def is_ending(grant: Grant, now_ms: int) -> bool:
 
 
 def _limit_windows(grant: Grant) -> Iterator[tuple[Need, int, Window]]:
-    """Yield the windows of amounts and costs, not rates: a full rate has room again soon."""
+    """Yield the windows of amounts and costs. Rates are left out: they have room again soon."""
     for counted, decimals, window in grant.limits():
         if counted != RATE:
             yield (grant.scope, counted, window.length_ms), decimals, window

@@ -111,7 +111,7 @@ def _check_instructions(
 def account_refusals(
     draft: Draft, payment: Payment, before: Mapping[str, Account | None], regulated: Collection[str]
 ) -> Iterator[str]:
-    """Yield each reason, in words, to refuse a payment for the accounts that it names.
+    """Yield each reason to refuse a payment because of the accounts that it names.
 
     Args:
         before: address -> state of every account that the payment names.
@@ -165,7 +165,7 @@ def amount_mismatch(payment: Payment, effects: TransactionEffects) -> str | None
 
 
 def source_balance(payment: Payment, before: Mapping[str, Account | None]) -> int:
-    """Return the balance of a payment's source in a state, in the asset's smallest units."""
+    """Return the units in a payment's source account before the payment."""
     state = before.get(payment.source)
     if payment.asset == SOL:
         return 0 if state is None else state.lamports

@@ -76,7 +76,7 @@ async def _ask_rule(
 
 
 def join_reasons(*reasons: str | None) -> str | None:
-    """Join reasons to ask a person into one text; None if there is no reason."""
+    """Join the reasons for a hold into one text; return None if there is no reason."""
     text = ""
     for reason in filter(None, reasons):
         text += ("" if not text else " " if text.endswith(".") else "; ") + reason

@@ -54,8 +54,8 @@ class _CachedPrice:
 class Prices:
     """Combines the prices of all `sources` into one price of each asset.
 
-    Concurrent calls share one request to the sources, and answers are cached for some seconds. The
-    age of a price counts from the time at which its source took it.
+    Concurrent calls share one request to the sources, and answers are cached for some seconds. A
+    price's age counts from the time that its source states.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Prices:
         max_age_ms: int = MAX_AGE_MS,
         max_spread_bps: int | None = None,
     ) -> None:
-        """Create the prices; `max_age_ms` and `max_spread_bps` are as in `combined`."""
+        """Create an empty cache. For `max_age_ms` and `max_spread_bps` see `combined`."""
         self._sources = {source.name: source for source in sources}
         if len(self._sources) < len(sources):
             raise ValueError("price sources must have different names")
@@ -99,7 +99,7 @@ class Prices:
         return self.timely(found)
 
     def timely(self, prices: Mapping[str, AssetPrice]) -> dict[str, AssetPrice]:
-        """Return prices that were read before, with a `NoPrice` in place of each old price."""
+        """Return the prices, with a `NoPrice` in place of each price that is now too old."""
         return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:
@@ -126,7 +126,7 @@ class Prices:
                 del self._asked[asset]
 
     async def _ask_all(self, assets: frozenset[str]) -> dict[str, Mapping[str, object] | NoPrice]:
-        """Return the sources' answers by name; do not wait for one that ignores cancellation."""
+        """Return each source's answer by name, without waiting for late sources to cancel."""
         tasks = {
             name: asyncio.create_task(_ask_one(source, assets))
             for name, source in self._sources.items()

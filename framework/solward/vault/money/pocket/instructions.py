@@ -41,7 +41,7 @@ class PocketToken:
 
 @dataclass(frozen=True, slots=True)
 class PocketHolding:
-    """The balance of a pocket's account of a token."""
+    """A pocket's balance of one token."""
 
     token: PocketToken
     units: int
@@ -49,17 +49,17 @@ class PocketHolding:
 
 
 def open_account(payer: str, owner: str, token: PocketToken) -> Instruction:
-    """Open the associated account of `owner`, or check that `owner` still owns it."""
+    """Return an instruction that opens the associated account of `owner` or checks its owner."""
     return open_associated(payer, owner, token.mint, token.program)
 
 
 def send(token: PocketToken, source: str, target: str, owner: str, units: int) -> Instruction:
-    """Transfer units between accounts. A transfer to the same account asserts its balance."""
+    """Return a transfer of units. Between an account and itself, it asserts the balance."""
     return send_tokens(token.mint, token.program, token.decimals, source, target, owner, units)
 
 
 def close(token: PocketToken, pocket: str, wallet: str) -> Sequence[Instruction]:
-    """Close the pocket's account of a token. Its rent and wrapped SOL go to the wallet."""
+    """Return instructions that close a pocket's token account and pay its SOL to the wallet."""
     account = token.account(pocket)
     closing = close_account(account, token.program, pocket, wallet)
     if not token.taxed:

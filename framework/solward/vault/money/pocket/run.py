@@ -97,7 +97,7 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
 from solward.vault.store.pockets import PocketRow, PocketState
 
-# A sweep looks again after each transaction; the limit is for somebody who keeps sending.
+# The maximum number of sweep transactions, because somebody may keep sending to the pocket.
 _SWEEPS = 6
 # The maximum number of tokens on a route. Accounts that a call opens beyond it are not swept.
 _FURTHER_MINTS = 3
@@ -109,7 +109,7 @@ _UNSEEN_TRIES = 3
 # The maximum number of accounts that a sweep closes, so that it fits into a transaction.
 _ACCOUNTS_A_SWEEP = 3
 
-# Since the limits were read, other transactions used up the rest that a priority fee needed.
+# After the limits were read, other transactions used up the room for the priority fee.
 _NO_ROOM = "The ceiling of costs leaves no room for the sweep's priority fee"
 _EXPIRED = "The call expired without reaching the ledger; the pocket's contents came back"
 _ENDS = {
@@ -125,20 +125,20 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a call: its attempt's state, None without an attempt, and why it failed."""
+    """The outcome of a call: the state of its attempt, if any, and why the call failed."""
 
     state: AttemptState | None
     error: str | None = None
 
     @property
     def succeeded(self) -> bool:
-        """True if it landed without an error."""
+        """True if the call landed without an error."""
         return self.state is AttemptState.LANDED_OK
 
 
 @dataclass(eq=False)
 class PocketRuns:
-    """Runs the steps of pockets, from the beginning or from the point of a crash."""
+    """Runs the steps that use a pocket, from the first step or from where a process died."""
 
     _ledger: Ledger
     _database: Database
@@ -159,7 +159,7 @@ class PocketRuns:
     ) -> TransactionRecord:
         """Wait for the sent funding, make the call, and sweep the pocket.
 
-        The call is not made if its requester has ended meanwhile; see `Actor`.
+        The call is not made if its requester may no longer act; see `Actor.lock`.
         """
         funded = await item.done
         if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
@@ -329,7 +329,7 @@ class PocketRuns:
     ) -> SimulationResult:
         """Simulate the call, and refuse it if it would fail or pay too little.
 
-        The limits do not rely on it: they count what was put into the pocket.
+        The limits do not depend on this check: they count the amounts put into the pocket.
         """
         wallet, pocket = draft.intent.wallet, draft.pocket.address
         mints = await self._ledger.accounts(list(draft.use.returns)) if draft.use.returns else {}
@@ -439,8 +439,8 @@ class PocketRuns:
         return not lamports and not held
 
     async def _with_opened_mints(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
-        """Return the pocket, with the mints of accounts that its call opened: a venue's route may
-        use tokens other than the two that are traded."""
+        """Add the mints of accounts that the call opened to the pocket, because a venue's route may
+        use more tokens than the two that are traded."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
         named: dict[str, None] = {}
@@ -549,7 +549,7 @@ class PocketRuns:
     async def _return_instructions(
         self, wallet: str, pocket: str, lamports: int, accounts: Sequence[PocketHolding]
     ) -> tuple[Instruction, ...] | str:
-        """Return the sweep's instructions, or the refusal if its rent exceeds what was counted."""
+        """Return the sweep's instructions, or a refusal if the ledger's rent is too high."""
         targets = [each.token.account(wallet) for each in accounts]
         found = await self._ledger.accounts([*targets, RENT_SYSVAR]) if targets else {}
         there = {address for address, state in found.items() if state is not None}
@@ -577,7 +577,7 @@ class PocketRuns:
         actor: Actor | None = None,
         limits: Limits = (),
     ) -> str | None:
-        """Make a step's bytes durable; return why they must not be sent, or None if they may.
+        """Store a step's bytes. Return why they must not be sent; None if they may be sent.
 
         Args:
             actor: the requester; None for a sweep, which no freeze or revoked key stops.
@@ -617,7 +617,7 @@ class PocketRuns:
     async def _end_unfunded(
         self, record: TransactionRecord, funded: Settlement
     ) -> TransactionRecord:
-        """End a record like its funding, because the pocket got nothing."""
+        """End a record with its funding's failure, because the pocket received nothing."""
         # If enough hosts call the funding failed, its money is released and only the fee is kept.
         paid = funded.fee_lamports
         async with self._database.write() as connection:
@@ -644,7 +644,7 @@ class PocketRuns:
         *,
         empty: bool,
     ) -> TransactionRecord:
-        """End the record with the sum that its landed transactions took."""
+        """End the record with the total that its landed transactions took from the wallet."""
         async with self._database.read() as connection:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
@@ -694,13 +694,13 @@ class PocketRuns:
         return ended[record.id]
 
     async def _sum_steps(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
-        """Return the sum that the steps took, and whether enough hosts confirm it (`is_enough`)."""
+        """Return the total that the steps took, and whether enough hosts agree (`is_enough`)."""
         total, sure = StepsTotal(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
             if not step.state.landed:
-                # A step that is not dead may still land, and all but calls take from the wallet.
+                # A step that is not dead may still land. Any step but a call takes from the wallet.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
             spent = stated_cost(message)

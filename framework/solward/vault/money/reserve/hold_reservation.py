@@ -48,7 +48,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a transaction by rules and grants, its time, and each scope's usage by then.
+    """The judgement of a transaction by rules and grants, with its time and each scope's usage.
 
     Attributes:
         usages: empty if a switch or an earlier refusal decided.
@@ -72,12 +72,12 @@ class Judgement:
         return self.held is None and self.verdict.allowed and self.error is None
 
     def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
-        """Return a refusal by a rule, which becomes the last applied rule."""
+        """Return the judgement refused by `rule`, which becomes the last applied rule."""
         applied = (*(r for r in self.verdict.applied if r != rule), rule)
         return replace(self, verdict=Verdict(applied, rule, reason))
 
     def apply_to(self, record: TransactionRecord) -> TransactionRecord:
-        """Return the record with the judgement, in its stored form."""
+        """Return the record with the judgement's time, status, error and applied rules."""
         verdict, status, error = self.verdict, TransactionStatus.PENDING, self.error
         if not verdict.allowed:
             status, error = TransactionStatus.BLOCKED, verdict.reason
@@ -112,7 +112,7 @@ class HoldTerms:
 
     @classmethod
     def from_judgement(cls, judged: Judgement, question: Question) -> HoldTerms:
-        """Return the terms by the bytes, counted as in grants; every pocket has the same name."""
+        """Return the terms that the bytes state, with the same name for every pocket."""
         effects, pocket = question.effects, question.pocket
         assert effects is not None
         arrives: dict[str, int] = {}
@@ -144,7 +144,7 @@ class HoldTerms:
 
 @dataclass(frozen=True, slots=True)
 class HoldReserver:
-    """Holds transactions, and carries out approved ones, in the reserving database transaction.
+    """Holds transactions and uses approvals, in the database transaction that reserves.
 
     Attributes:
         granting: the judge by grants, which has the symbols of tokens.
@@ -306,7 +306,7 @@ async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
 
 
 async def _open_hold_of(connection: AsyncConnection, actor: Actor, now: Moment) -> HoldRow | None:
-    """Return `hold_of` if it is open; raise if it has ended."""
+    """Return the hold that `hold_of` finds if it is open; raise if the hold has ended."""
     row = await hold_of(connection, actor)
     if row is None or (row.hold.state.is_open and row.hold.expires_ms > now.window_ms):
         return row
@@ -326,8 +326,7 @@ def _judge_repetition(
     if row.hold.state is HoldState.HELD or not row.hold.repeats:
         return replace(judged, held=row.hold)
     if row.digest != digest:
-        # A paid request's digest has the price, which may change; the caller's key covers all of
-        # it.
+        # A paid request's digest has the price, which may change. The key covers the whole request.
         if payment is None or actor.idempotency is None:
             raise HoldDecided(f"{_ANOTHER}: it is another call")
         changed = excess_over(row.hold, question.intent, shown)
@@ -382,7 +381,7 @@ async def use_approval(
 
 
 async def claim_key(connection: AsyncConnection, actor: Actor, hold: Hold, now: Moment) -> None:
-    """Bind the request's key to the outcome of a hold, its own or another request's."""
+    """Bind the request's key to the outcome of a hold, which may be another request's hold."""
     key = actor.merged_key
     if key is None:
         return
@@ -432,10 +431,10 @@ async def claim_record(
 
 
 def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[Line, ...]:
-    """Return lines with decimals; a node states the decimals that the bytes lack.
+    """Return lines with decimals, from `decimals` if the bytes do not state them.
 
     Args:
-        decimals: mint -> its decimals.
+        decimals: mint -> its decimals, as a node states them.
     """
     known = {**decimals, SOL: SOL_DECIMALS}
     return tuple(
@@ -530,7 +529,7 @@ def venue_of(hold: Hold) -> str | None:
 
 
 def _without_venue(line: Line) -> Line:
-    """Replace the venue's name, because the best venue changes from one request to the next."""
+    """Remove the venue's name, because the best venue changes from one request to the next."""
     at_venue = (line.account or "").startswith(VENUE)
     return replace(line, account=VENUE) if at_venue else line
 
@@ -580,7 +579,7 @@ def excess_over(hold: Hold, intent: Intent, now: HoldTerms) -> str | None:
 
 
 def _declared_terms(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
-    """Return the declaration without what differs between tries: quote minimum and pocket."""
+    """Return the declaration without quote minimum and pocket, which differ between tries."""
     address, use = None, {}
     if pocket is not None:
         address = pocket.pocket.address
@@ -613,7 +612,7 @@ def _sum_lines(lines: Sequence[Line], exact: bool) -> Counter[Key]:
 
 
 def _line_key(line: Line, exact: bool) -> Key:
-    """Return the key of a line; with `exact`, a launch is identified by its mint too."""
+    """Return the key under which a line is summed; `exact` includes the mint of a launch."""
     is_new = line.operation is Operation.LAUNCH and not exact
     account = None if line.operation in _TO_NOBODY else line.account
     return line.operation.value, "" if is_new else line.asset, account or ""

@@ -92,8 +92,8 @@ _RULE_TRIES = 3
 _WINDOWED = (RATE_LIMIT, "daily_limit", "spending_limit_check")
 
 
-# Any blockhash that can still land is later than this, however slow slots are. A lying node's false
-# slot stops purchases no longer than this either.
+# A blockhash that is older than this cannot land any more, however slow slots are. A lying node's
+# false slot blocks purchases no longer than this.
 _LANDED_LATELY_MS = 2 * BLOCKHASH_BLOCKS * MOST_SLOT_MS
 
 _T = TypeVar("_T")
@@ -151,8 +151,7 @@ class _RulesChanged(Exception):
 def _single_scope_units(
     actor: Actor, granted: GrantRuling | None, units: Mapping[str, int]
 ) -> list[tuple[str, str, int]]:
-    """Return the units that count in one scope only, in the order in which totals are locked:
-    scopes of grants, and scopes of skills and plugins, by which a transaction is found."""
+    """Return the units that count only for a grant, skill or plugin, in the order of the locks."""
     counted = {(via, spending.SOL_ASSET): units[spending.SOL_ASSET] for via in actor.via}
     charges = () if granted is None else granted.decision.charges
     for charge in charges:
@@ -198,9 +197,8 @@ async def _price_change(connection: AsyncConnection, question: Question) -> str 
 
 
 def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
-    """Return whether a refusal ends by itself, soon or with the fault that caused it. Such a
-    refusal does not use up an approval. Raise `HoldWaits` if the service carries out an approval,
-    because the service tries again."""
+    """Return whether a refusal is temporary, so that it does not use up an approval. Raise
+    `HoldWaits` if the service carries out an approval, because the service tries again."""
     verdict = judged.verdict
     passes = verdict.passing or verdict.rule == RATE_LIMIT
     if passes and actor.approval is not None:
@@ -211,7 +209,7 @@ def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
 def _check_bid(
     judged: Judgement, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]
 ) -> None:
-    """Raise `BidTooHigh` if only costs refuse, and a lower bid would fit."""
+    """Raise `BidTooHigh` if only the costs exceed a limit, and would not with a lower bid."""
     excess, rule, granted = 0, judged.verdict.rule, judged.granted
     if rule == COSTS_RULE and question.effects is not None:
         costs = counted_costs(question.effects)
@@ -310,7 +308,7 @@ async def _position_pocket(connection: AsyncConnection, use: PocketUse) -> Pocke
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
-    """Return whether rebuilt bytes take no more than the judged ones."""
+    """Return whether rebuilt bytes take no more than the judged bytes."""
     if rebuilt is None or judged is None:
         return rebuilt is judged
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
@@ -363,7 +361,7 @@ class Reserver:
         self._alerted_ms: dict[str, int] = {}
 
     def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
-        """Use these plugins' guardrails from now on, for reservations in progress too."""
+        """Replace the plugins' guardrails, for reservations in progress too."""
         self._plugin_rules = PluginRules(guardrails)
 
     async def reserve(
@@ -557,7 +555,7 @@ class Reserver:
     async def recheck(
         self, intent: Intent, effects: TransactionEffects | None, reservation: Reservation
     ) -> None:
-        """Judge rebuilt bytes of an intent whose limits are reserved already.
+        """Judge rebuilt bytes of an intent that already has a reservation.
 
         Raises:
             PermissionError: the bytes cost more than was reserved, or break a rule.
@@ -648,8 +646,8 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         units: Mapping[str, int],
     ) -> Iterator[tuple[str, Alert, dict[str, Any]]]:
-        """Yield an alert for each ceiling of costs, daily limit of SOL and grant that a reservation
-        of `units` brings near its end: its key, the alert, and its fields."""
+        """Yield the key, the alert and its fields for each cost ceiling, daily SOL limit and grant
+        that a reservation of `units` brings near its end."""
         costs, lamports = units.get(spending.COSTS_ASSET, 0), units[spending.SOL_ASSET]
         for scope, limits in scopes:
             usage = judged.usages[scope]
@@ -689,7 +687,7 @@ class Reserver:
     async def _judge_built_in(
         self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
     ) -> tuple[Verdict, dict[str, ScopeUsage]]:
-        """Return the verdict, and each scope's usage (empty if a freeze switch decides)."""
+        """Return the built-in rules' verdict, and each scope's usage if limits were judged."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
@@ -732,7 +730,7 @@ class Reserver:
         if action_key is not None and failed and approval is None:
             waiting = await hold_of(connection, actor)
             if waiting is not None and waiting.hold.state.is_open:
-                # The action ends like its hold, so a try that failed meanwhile has no key.
+                # The action ends with its hold, so an earlier failed try gets no action key.
                 action_key = None
         await store.insert_record(
             connection,

@@ -82,7 +82,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _ProofTimes:
-    """The time of a proof's next try, in monotonic seconds, and the slots to the following try."""
+    """The monotonic time of the next try to get a proof, and the slots until the try after it."""
 
     next_at: float = 0.0
     wait_slots: float = PROOF
@@ -90,15 +90,15 @@ class _ProofTimes:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class LivePayment(InFlight):
-    """A sponsored payment whose end is open.
+    """A sponsored payment whose end is not known yet.
 
     Attributes:
         payer: the fee payer.
         message: the signed message.
         memo: the memo that history rows of the payment show; None if they may show none.
         row: the stored payment.
-        death: the tries to prove that it never landed.
-        failure: the tries to prove that it failed as `found`. These tries have separate times,
+        death: the tries to prove that the payment never landed.
+        failure: the tries to prove that the transaction `found` failed. They have separate times,
             because one node's false failure would otherwise delay the proof of death for ever.
     """
 
@@ -121,8 +121,7 @@ class LivePayment(InFlight):
             return False
 
     def may_match(self, row: SignatureRow) -> bool:
-        """Return whether a history row may be of these bytes, by slot and memo. Some providers show
-        no memo, so a row without a memo may be."""
+        """Return whether a row's slot and memo allow these bytes; some providers omit memos."""
         if row.slot < self.context_slot:
             return False
         return self.memo is None or row.memo is None or self.memo in row.memo
@@ -220,7 +219,7 @@ class Watcher(Poller[LivePayment]):
     async def _settle_found(
         self, found: Sequence[tuple[LivePayment, SignatureStatus | SignatureRow]]
     ) -> None:
-        """Settle payments that landed, and payments that failed once enough nodes say so."""
+        """Settle landed payments now, and failed payments once enough nodes report the failure."""
         landed, failed = [], []
         for item, seen in found:
             if seen.err is None:
@@ -254,7 +253,7 @@ class Watcher(Poller[LivePayment]):
         await self._settle_found(found)
 
     async def _end_failed(self, items: Sequence[LivePayment]) -> None:
-        """Ask every node about payments that one node calls failed: a failure releases money."""
+        """Ask every node about payments that one node calls failed, as a failure frees money."""
         items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
             return
@@ -281,7 +280,7 @@ class Watcher(Poller[LivePayment]):
     async def _ask_node(
         self, node: Ledger, items: Sequence[LivePayment], answers: Mapping[str, Answers]
     ) -> None:
-        """Add one node's answers about payments that are expired by another node's height."""
+        """Add one node's answers about payments that have expired by another node's height."""
         tip = await node.tip(finalized=True)
         expired = [i for i in items if tip.block_height > i.last_valid_block_height]
         for item in expired:
@@ -313,8 +312,8 @@ class Watcher(Poller[LivePayment]):
         self, node: Ledger, items: Sequence[LivePayment], slot: int, answers: Mapping[str, Answers]
     ) -> list[LivePayment]:
         """Return the payments that are not in their account's finalized history, and add to
-        `answers` how the others landed. If a node does not give an account's history, only that
-        account's payments wait."""
+        `answers` how the other payments landed. If a node does not return an account's history,
+        only that account's payments wait."""
         absent: list[LivePayment] = []
         for source in {item.row.source for item in items}:
             group = [item for item in items if item.row.source == source]
@@ -348,7 +347,7 @@ class Watcher(Poller[LivePayment]):
         return absent
 
     async def _find_short(self, node: Ledger, items: Sequence[LivePayment], slot: int) -> set[str]:
-        """Return the payments whose account would hold less than explained if all were dead."""
+        """Return the payments whose account holds fewer units than if none of `items` landed."""
         sources = sorted({item.row.source for item in items})
         _slot, states = await node.accounts_at(sources, min_slot=slot, finalized=True)
         dead = [item.transaction_id for item in items]
@@ -419,7 +418,7 @@ async def _history_pages(
 async def _match_rows(
     node: Ledger, rows: Sequence[SignatureRow], items: Sequence[LivePayment], *, finalized: bool
 ) -> list[tuple[LivePayment, SignatureRow]]:
-    """Return the payments, each with its history rows, matched by verified signatures."""
+    """Return each payment whose verified signature is in a history row, with the row."""
     found: list[tuple[LivePayment, SignatureRow]] = []
     left = list(items)
     verified = 0

@@ -73,7 +73,7 @@ LATER_POLLS: Final = 3
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A transaction whose fate is open.
+    """A transaction whose fate is not known yet.
 
     Attributes:
         signature: the wallet's, which does not name the transaction if another pays its fee.
@@ -92,7 +92,7 @@ class InFlight:
         sends: whether this service sends it; False if its bytes were handed over.
         done: the settlement, once stored.
         landed_slot: the slot in which it landed without an error; None while not known.
-        found: the transaction's signature if only the ledger can tell it; None until then.
+        found: the transaction's signature, once found, if only the ledger has it.
     """
 
     transaction_id: str
@@ -121,7 +121,7 @@ class InFlight:
 
     @property
     def name(self) -> str:
-        """The signature whose status nodes are asked for."""
+        """The signature by which nodes are asked for the transaction's status."""
         return self.found or self.signature
 
 
@@ -134,8 +134,8 @@ def in_flight(
     held_lamports: int | None = None,
     reserved: Mapping[str, int] = NOTHING,
 ) -> InFlight:
-    """Return a stored attempt to watch. If it is one of several steps, its end is not the record's
-    end and releases no money.
+    """Return a stored attempt as a transaction to watch. The end of one of several steps is not the
+    record's end and releases no money.
 
     Args:
         held_lamports: the debit if it lands without an error; by default the highest possible.
@@ -262,8 +262,7 @@ class Poller(ABC, Generic[Item]):
             await self._settle([each for each in found if each is not None])
 
     async def _landed_settlement(self, item: InFlight) -> Settlement | None:
-        """Return the settlement, computed from the balances if they add to it; None while waiting
-        for the balances."""
+        """Return a landed transaction's settlement; None while the balances for it are missing."""
         if item.wire is None or not item.ends:
             return _confirmed_settlement(item)
         message = VersionedTransaction.from_bytes(item.wire).message
@@ -299,7 +298,7 @@ class Poller(ABC, Generic[Item]):
 
 
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """Return the settlement by the stored record: another process may have ended it first."""
+    """Return the settlement as stored, because another process may have settled first."""
     return replace(
         settlement,
         status=record.status,
@@ -353,7 +352,7 @@ def _confirmed_settlement(
 
 
 def log_set_apart(transaction_id: str) -> None:
-    """Log the failure of one transaction, so that the others go on."""
+    """Log the failure of one transaction that was set apart, so that others continue."""
     _log.exception("confirmation_failed", transaction_id=transaction_id)
 
 
@@ -438,7 +437,7 @@ Query: TypeAlias = Callable[[Ledger, Sequence[Item], Mapping[str, Answers]], Awa
 async def find_fates(
     ledger: Ledger, items: Sequence[Item], query: Query[Item] | None = None
 ) -> Fates:
-    """Query every usable node for the fates. A status outweighs other nodes' lack of one.
+    """Ask every usable node for the fates. One node's status outweighs other nodes' lack of it.
 
     Args:
         query: adds one node's answers about the transactions; by default from their statuses.
@@ -472,7 +471,7 @@ async def find_fates(
 
 
 def _find_fate(answers: Answers, alone: bool) -> Fate | None:
-    """Return the fate; None if the transaction may still land, or another host must answer.
+    """Return a transaction's fate; None if it may still land, or another host must answer.
 
     Args:
         alone: whether the configured hosts are too few to release money.

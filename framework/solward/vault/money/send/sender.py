@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class DraftSigner:
-    """Turns a reservation into durable signed bytes."""
+    """Signs the transaction of a reservation, and stores the signed bytes."""
 
     _database: Database
     _wallets: Wallets
@@ -197,7 +197,7 @@ def attempt_of(
 
 
 class Sender(Poller[InFlight]):
-    """Sends this service's transactions, and watches all whose signature is known."""
+    """Sends this service's transactions, and watches all transactions with a known signature."""
 
     # Tests set another value.
     resend_slots: float = RESEND_SLOTS
@@ -272,7 +272,7 @@ class Sender(Poller[InFlight]):
             await self._resend_or_end(late)
 
     async def _resend_or_end(self, late: Sequence[InFlight]) -> None:
-        """Send transactions again that may still land, and ask for the fate of expired ones."""
+        """Send transactions again that may still land, and settle the expired transactions."""
         try:
             height = await self._ledger.block_height()
         except LedgerError:

@@ -133,7 +133,7 @@ def kept_units(
     reserved: Mapping[str, int],
     lines: Sequence[Line],
 ) -> dict[str, int]:
-    """Return the units that count, by asset, if a transaction landed without an error; pure.
+    """Return the units, by asset, that still count after a landing without an error; pure.
 
     The units are at least 0 and at most those reserved. Lamports can only have gone to accounts
     that have more afterwards, so these accounts bound SOL and costs together, whatever came in at
@@ -181,7 +181,7 @@ def _split_kept_units(
 
 
 def kept_units_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the units that count, by asset, if a transaction failed on the ledger: its fee."""
+    """Return the units, by asset, that still count after a failure on the ledger: the fee."""
     kept = {
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
@@ -191,7 +191,7 @@ def kept_units_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict
 
 
 class StepsTotal:
-    """The changes of the wallet's own balances over the landed steps of one record.
+    """The changes that the landed steps of one record made to the wallet's own balances.
 
     Attributes:
         lamports: decrease of the wallet's own lamports, fees included. Income from a call lowers
@@ -215,7 +215,7 @@ class StepsTotal:
         self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
 
     def add_fee(self, lamports: int, spent: NetworkCost) -> None:
-        """Add a step that failed on the ledger, of whose fee the wallet paid `lamports`."""
+        """Add a step that failed on the ledger; the wallet paid `lamports` of its fee."""
         self.lamports += lamports
         self.fees += lamports
         self._add_spent(spent)
@@ -268,7 +268,7 @@ class StepsTotal:
 
 
 def kept_units_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the units that count after all steps, by asset: between 0 and the reserved units."""
+    """Return the units, by asset, that still count after all steps: 0 to the reserved units."""
     # A call may pay rent from its funding, so any of its lamports may be costs.
     kept = _split_kept_units(reserved, total.tokens, total.fees + total.rent, 0, total.lamports)
     if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
@@ -279,7 +279,7 @@ def kept_units_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[
 def settled_details(
     kind: str, details: Mapping[str, Any], landed: Balances, wallet: str, fee_lamports: int
 ) -> dict[str, Any] | None:
-    """Return a record's details with the landed transaction's additions; None if there are none.
+    """Return a record's details with the amounts that landed; None if nothing is added.
 
     A swap adds the amount that arrived, and the amount sold if the record lacks it. Reclaimed rent
     adds the lamports that came back by the balances, not by a node's word on the cluster's rent.
@@ -322,7 +322,7 @@ async def _fetch(node: Ledger, signature: str, message: AnyMessage) -> tuple[Bal
 
 
 def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage) -> Balances:
-    """Read a `getTransaction` answer in the encoding `json`.
+    """Parse a `getTransaction` answer in the encoding `json`.
 
     Raises:
         LedgerUnavailable: the answer is another transaction's, or has no balances.

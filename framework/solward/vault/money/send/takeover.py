@@ -77,7 +77,7 @@ async def hold_lease(
     *,
     renew_s: float = RENEW_S,
 ) -> AsyncIterator[None]:
-    """Hold a lease until the block ends, then end the lease.
+    """Hold this process's lease until the block ends.
 
     Args:
         on_renewed: called at each renewal on a shared database, to take over from dead processes.
@@ -208,7 +208,7 @@ class _OpenRecord:
 
 
 async def _take_over(database: Database, me: str) -> list[_OpenRecord]:
-    """Take over transactions without a living owner, and release those never signed."""
+    """Take over dead processes' transactions, and release reservations that were never signed."""
     taken: list[_OpenRecord] = []
     while True:
         async with database.write() as connection:
@@ -252,7 +252,7 @@ async def _watch_airdrop(ledger: Ledger, record: TransactionRecord) -> InFlight:
 
 
 def faucet_effects(wallet: str) -> TransactionEffects:
-    """Return the effects by which an airdrop is judged: it takes nothing from the wallet."""
+    """Return an airdrop's effects, in which nothing leaves the wallet."""
     return TransactionEffects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
 
 
