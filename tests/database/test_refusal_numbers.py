@@ -435,7 +435,7 @@ def test_another_rule_that_refuses_then_has_no_numbers_of_the_first() -> None:
     numbers = RefusalNumbers(asked="5", limit="2", unit="SOL")
     verdict = Verdict(("max_per_tx",), "max_per_tx", "too much", numbers=numbers)
     judged = Judgement(verdict, Moment(0, 0), {})
-    assert judged.blocked("it is not what was approved").verdict.numbers is None
+    assert judged.with_refusal("it is not what was approved").verdict.numbers is None
 
 
 # One row has both: there is no moment between them.

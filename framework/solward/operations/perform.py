@@ -190,7 +190,7 @@ class Operations:
                 raise
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
-            raise await self._engine.refuse(wallet_id, actor, intent, error) from None
+            raise await self._engine.store_refusal(wallet_id, actor, intent, error) from None
         if isinstance(planned, PocketDraft):
             return await self._engine.use_pocket(wallet_id, actor, planned)
         if not isinstance(planned, Draft):
@@ -202,7 +202,7 @@ class Operations:
                 raise
             # The venue made these bytes, so the error is not in the caller's request.
             told = InvalidRequest(f"The swap venue's transaction was refused: {error}")
-            raise await self._engine.refuse(wallet_id, actor, planned.intent, told) from None
+            raise await self._engine.store_refusal(wallet_id, actor, planned.intent, told) from None
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Return the venues' best quote for a swap with these parameters; sends nothing."""

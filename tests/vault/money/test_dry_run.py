@@ -177,7 +177,7 @@ async def _airdrop(bench: Bench, actor: Actor = DRY) -> object:
 
 
 async def _refuse(bench: Bench) -> object:
-    raise await bench.engine.refuse(bench.wallet.id, DRY, bench.draft(1).intent, "no answer")
+    raise await bench.engine.store_refusal(bench.wallet.id, DRY, bench.draft(1).intent, "no answer")
 
 
 @pytest.mark.parametrize(

@@ -499,7 +499,7 @@ class Engine:
 
         return await self._run_shielded(record, actor, request)
 
-    async def refuse(
+    async def store_refusal(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError | TrialEnded:
         """Store a record for an intent that could not be drafted; return the error to raise."""

@@ -304,7 +304,7 @@ class Assessor:
             plain: the draft compiled without limit and price.
         """
 
-        def built(budget: Budget) -> VersionedTransaction:
+        def compile_with(budget: Budget) -> VersionedTransaction:
             return compile_instructions(draft, blockhash.blockhash, memo, budget)
 
         # Version 1 has no default limits: a transaction without limits may use no compute units.
@@ -312,17 +312,17 @@ class Assessor:
             if not self._fees.sets_budget(draft.instructions):
                 return await self._simulate(draft, plain, blockhash)
             try:
-                built(LARGEST)
+                compile_with(LARGEST)
             except TooLarge:
                 return await self._simulate(draft, plain, blockhash)
-        measuring = built(MEASURING)
+        measuring = compile_with(MEASURING)
         price = await self._fees.price(draft.intent.wallet, draft.instructions)
         known = self._fees.last_use(draft.instructions, memo)
         if known is not None:
             budget = self._fees.budget(
                 measuring.message, known.units, price, max_fee, known.loaded_bytes
             )
-            found = await self._simulate(draft, built(budget), blockhash)
+            found = await self._simulate(draft, compile_with(budget), blockhash)
             if found.failure in STALE or found.behind:
                 return found
             room = draft.version == 0 or bytes_limit_fits(found.loaded_bytes, budget.loaded_bytes)
@@ -333,13 +333,13 @@ class Assessor:
             return measured
         units = MAX_COMPUTE_UNITS if measured.units is None else measured.units
         budget = self._fees.budget(measuring.message, units, price, max_fee, measured.loaded_bytes)
-        found = await self._simulate(draft, built(budget), blockhash)
+        found = await self._simulate(draft, compile_with(budget), blockhash)
         if found.effects is not None:
             self._fees.learn(draft.instructions, memo, ComputeUse(units, measured.loaded_bytes))
             return found
         if found.failure in STALE or found.behind or not budget.price:
             return found
-        return await self._simulate(draft, built(replace(budget, price=0)), blockhash)
+        return await self._simulate(draft, compile_with(replace(budget, price=0)), blockhash)
 
     async def _assess_paid(
         self,
@@ -370,7 +370,7 @@ class Assessor:
             found_price = await self._fees.price(draft.intent.wallet, draft.instructions)
             price = max(1, min(found_price, payment.most_unit_price))
 
-        def built(units: int) -> tuple[VersionedTransaction, int]:
+        def compile_with(units: int) -> tuple[VersionedTransaction, int]:
             paid = 1
             if price > 1:
                 # The search for an unused limit may raise it by up to `_APART`, at the same price.
@@ -378,11 +378,11 @@ class Assessor:
                 budget = self._fees.budget(largest().message, room, price, max_fee)
                 paid = max(1, budget.price)
             wanted = Budget(min(with_margin(units), most), paid)
-            return self._distinct(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
+            return self._vary_limit(draft, blockhash.blockhash, wanted, (units, most), trial, apart)
 
         known = self._fees.last_use(draft.instructions, None)
         if known is not None and known.units <= most:
-            transaction, limit = built(known.units)
+            transaction, limit = compile_with(known.units)
             found = await self._simulate(draft, transaction, blockhash)
             if found.failure in STALE or found.behind:
                 return found
@@ -393,13 +393,13 @@ class Assessor:
         if measured.effects is None:
             return measured
         units = most if measured.units is None else measured.units
-        transaction, _limit = built(units)
+        transaction, _limit = compile_with(units)
         found = await self._simulate(draft, transaction, blockhash)
         if found.effects is not None:
             self._fees.learn(draft.instructions, None, ComputeUse(units))
         return found
 
-    def _distinct(
+    def _vary_limit(
         self,
         draft: Draft,
         blockhash: str,

@@ -71,7 +71,7 @@ class Judgement:
         """True if the transaction is to be reserved."""
         return self.held is None and self.verdict.allowed and self.error is None
 
-    def blocked(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
+    def with_refusal(self, reason: str, rule: str = GRANTS_RULE) -> Judgement:
         """Return the judgement refused by `rule`, which becomes the last applied rule."""
         applied = (*(r for r in self.verdict.applied if r != rule), rule)
         return replace(self, verdict=Verdict(applied, rule, reason))
@@ -220,7 +220,7 @@ class HoldReserver:
             return judged
         most = await holds.count_open(connection, actor.principal)
         if most >= MAX_OPEN:
-            return judged.blocked(
+            return judged.with_refusal(
                 f"{most} transactions of {actor.principal} already wait for a person, and this"
                 f" transaction would have to wait too: {reason}"
             )
@@ -347,7 +347,7 @@ def _judge_approved(
     changed = excess_over(approval.hold, question.intent, shown)
     if changed is None:
         return judged
-    return judged.blocked(f"this is not the transaction that was approved: {changed}")
+    return judged.with_refusal(f"this is not the transaction that was approved: {changed}")
 
 
 async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:

@@ -172,7 +172,7 @@ async def _apply_payment_rules(
     sponsor = payment.fee_payer
     if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
-        return judged.blocked(reason, PAYMENT_RULE)
+        return judged.with_refusal(reason, PAYMENT_RULE)
     hold = join_reasons(judged.verdict.hold, await _price_change(connection, question))
     return replace(judged, verdict=replace(judged.verdict, hold=hold))
 
@@ -425,7 +425,7 @@ class Reserver:
             judged = await self._judge(connection, question, prices, answer)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await _ownership_refusal(connection, record, pocket)
-                judged = judged if refusal is None else judged.blocked(refusal)
+                judged = judged if refusal is None else judged.with_refusal(refusal)
             judged = await _apply_payment_rules(connection, judged, question)
             judged = await self._holds.decide_hold(connection, judged, record, question)
             now = judged.now

@@ -171,7 +171,7 @@ class Watcher(Poller[LivePayment]):
             item.look_at = time.monotonic()
         self._wake.set()
 
-    def _put_off(self, proofs: Iterable[_ProofTimes]) -> None:
+    def _postpone_proofs(self, proofs: Iterable[_ProofTimes]) -> None:
         """Set the time of these proofs' next try, and wait longer each time."""
         now = time.monotonic()
         for proof in proofs:
@@ -257,7 +257,7 @@ class Watcher(Poller[LivePayment]):
         items = [item for item in items if item.failure.next_at <= time.monotonic()]
         if not items:
             return
-        self._put_off(item.failure for item in items)
+        self._postpone_proofs(item.failure for item in items)
         fates = await find_fates(self._ledger, items)
         # A missing signature proves nothing, because the same key can sign the same bytes with
         # another signature.
@@ -274,7 +274,7 @@ class Watcher(Poller[LivePayment]):
         items = [item for item in items if height > item.last_valid_block_height]
         if not items:
             return
-        self._put_off(item.death for item in items)
+        self._postpone_proofs(item.death for item in items)
         await self._settle_fates(items, await find_fates(self._ledger, items, self._ask_node))
 
     async def _ask_node(
