@@ -118,12 +118,12 @@ READ_OUTPUT: Final[Json] = {
 
 
 def spend_output(done: Json | None = None, *, triable: bool) -> Json:
-    """Return the schema of the answers of a tool that spends: done, held, or tried.
+    """Return the schema of the answers of a tool that spends: done, held or dry run.
 
     Args:
         done: the fields of a finished call's answer; None if the answer is text.
     """
-    text = {"text": {"type": "string", "description": "Done: what was done."}}
+    text = {"text": {"type": "string", "description": "What a finished call did."}}
     states = ["done", "held", "approved", *([DRY_RUN] if triable else [])]
     return {
         "type": "object",
@@ -145,26 +145,26 @@ def spend_output(done: Json | None = None, *, triable: bool) -> Json:
 def output_of(kind: type[Answer]) -> Json:
     """Return the schema of a tool's result that is an answer of the service. It is open, because
     the service may be newer, and without references, because a tool has no components."""
-    return cast(Json, _whole(answer_schema(kind)))
+    return cast(Json, _inline_references(answer_schema(kind)))
 
 
-def _whole(schema: Any) -> Any:
+def _inline_references(schema: Any) -> Any:
     match schema:
         case {"$ref": name}:
             known = COMPONENTS.get(name.rpartition("/")[2])
             return {} if known is None else output_of(known)
         case dict():
             items = [each for each in schema.items() if each != ("additionalProperties", False)]
-            return {name: _whole(value) for name, value in items}
+            return {name: _inline_references(value) for name, value in items}
         case list():
-            return list(map(_whole, schema))
+            return list(map(_inline_references, schema))
         case _:
             return schema
 
 
 def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Json:
-    """Return the schema of a tool's arguments with the wallet, by its parameter's name, as the
-    first; without one if the session is for one wallet."""
+    """Return a schema of arguments with the wallet, under `name`, as the first; unchanged if the
+    session is for one wallet."""
     if one_wallet:
         return dict(schema)
     wallet = {"type": "string", "description": "Name or id of the wallet to act on."}
@@ -176,7 +176,7 @@ def with_wallet(schema: Mapping[str, Any], name: str, *, one_wallet: bool) -> Js
 
 
 def with_dry_run(schema: Mapping[str, Any]) -> Json:
-    """Return the schema of a tool's arguments with `dry_run` as the last."""
+    """Return a schema of arguments with `dry_run` as the last."""
     dry_run = {
         "type": "boolean",
         "default": False,
@@ -209,7 +209,7 @@ def exact(value: Any, field: str, *, money: bool) -> Any:
         BadArgument: a number is not finite, or is an amount of more than 15 digits.
     """
     if isinstance(value, float):
-        return _number(value, field, money)
+        return _exact_number(value, field, money)
     if isinstance(value, Mapping):
         return {
             name: exact(item, f"{field}.{name}" if field else name, money=money)
@@ -246,7 +246,7 @@ def idempotency_key(meta: Mapping[str, Any] | None) -> str | None:
     return key
 
 
-def _number(value: float, field: str, money: bool) -> Decimal:
+def _exact_number(value: float, field: str, money: bool) -> Decimal:
     if not math.isfinite(value):
         raise BadArgument(f"{field} must be a finite number")
     number = Decimal(repr(value))

@@ -70,11 +70,11 @@ async def list_resources(scope: WalletScope) -> Json:
     """Return the two collections, and each of the first 100 wallets; raises `ClientError`."""
     wallets = await scope.wallets()
     collections = [
-        _resource(WALLETS, "wallets", "Every wallet with its balances."),
-        _resource(TRANSACTIONS, "transactions", f"The newest {RECORDS} transactions."),
+        _resource_json(WALLETS, "wallets", "Every wallet with its balances."),
+        _resource_json(TRANSACTIONS, "transactions", f"The newest {RECORDS} transactions."),
     ]
     single = [
-        _resource(
+        _resource_json(
             f"{WALLETS}/{quote(wallet.id, safe='')}",
             wallet.name,
             "A wallet's balances and limits.",
@@ -114,42 +114,42 @@ async def read_resource(scope: WalletScope, uri: str) -> Json:
         ClientError: the service does not respond, or refuses.
     """
     try:
-        value = await _value(scope, uri)
+        value = await _read_value(scope, uri)
     except (NotFoundError, WalletChoice) as error:
         raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
     text = jsontext.dumps(value)
     return {"contents": [{"uri": uri, "mimeType": _JSON, "text": text}]}
 
 
-async def _value(scope: WalletScope, uri: str) -> dict[str, Any]:
+async def _read_value(scope: WalletScope, uri: str) -> dict[str, Any]:
     path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
     match [unquote(part) for part in path.split("/")]:
         case ["wallets"]:
-            return await _wallets(scope)
+            return await _read_wallets(scope)
         case ["transactions"]:
-            return await _transactions(scope)
+            return await _read_transactions(scope)
         case ["wallets", name] if name:
-            return await _wallet(scope, await scope.wallet(name))
+            return await _read_wallet(scope, await scope.wallet(name))
         case ["wallets", name, "transactions"] if name:
-            return await _wallet_transactions(scope, await scope.wallet(name))
+            return await _read_wallet_transactions(scope, await scope.wallet(name))
     raise ProtocolError(INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
 
 
-async def _wallets(scope: WalletScope) -> dict[str, Any]:
+async def _read_wallets(scope: WalletScope) -> dict[str, Any]:
     wallets = await scope.wallets()
     limiter = asyncio.Semaphore(_AT_ONCE)
 
     async def one(wallet: Wallet) -> dict[str, Any]:
         async with limiter:
-            return {**wallet.raw, "balance": await _balance(scope, wallet)}
+            return {**wallet.raw, "balance": await _read_balance(scope, wallet)}
 
     described = list(await asyncio.gather(*map(one, wallets[:MAX_WALLETS])))
     left_out = len(wallets) - len(described)
     return {"wallets": described} | ({"leftOut": left_out} if left_out else {})
 
 
-async def _wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
-    balance = await _balance(scope, wallet)
+async def _read_wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    balance = await _read_balance(scope, wallet)
     return {
         **wallet.raw,
         "balance": balance,
@@ -157,7 +157,7 @@ async def _wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
     }
 
 
-async def _balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
+async def _read_balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
     try:
         return (await scope.client.wallets.balance(wallet.id)).raw
     except ApiError as error:
@@ -165,19 +165,19 @@ async def _balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
         return {"error": str(error)}
 
 
-async def _transactions(scope: WalletScope) -> dict[str, Any]:
+async def _read_transactions(scope: WalletScope) -> dict[str, Any]:
     if await scope.one() is not None:
-        return await _wallet_transactions(scope, await scope.wallet(None))
-    return _records(await scope.client.transactions.list(limit=RECORDS))
+        return await _read_wallet_transactions(scope, await scope.wallet(None))
+    return _records_json(await scope.client.transactions.list(limit=RECORDS))
 
 
-async def _wallet_transactions(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
-    return _records(await scope.client.wallets.transactions(wallet.id, limit=RECORDS))
+async def _read_wallet_transactions(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    return _records_json(await scope.client.wallets.transactions(wallet.id, limit=RECORDS))
 
 
-def _records(transactions: Sequence[Transaction]) -> dict[str, Any]:
+def _records_json(transactions: Sequence[Transaction]) -> dict[str, Any]:
     return {"transactions": [transaction.raw for transaction in transactions]}
 
 
-def _resource(uri: str, name: str, description: str) -> Json:
+def _resource_json(uri: str, name: str, description: str) -> Json:
     return {"uri": uri, "name": name, "description": description, "mimeType": _JSON}

@@ -107,7 +107,7 @@ async def _exchange(
         "raw_path": b"/mcp",
         "query_string": b"",
         "root_path": "",
-        "headers": _negotiable(headers, message),
+        "headers": _sdk_headers(headers, message),
     }
     unread = [body]
     sent: list[MutableMapping[str, Any]] = []
@@ -133,7 +133,7 @@ async def _exchange(
 # What the SDK misreads of a request: some headers, and requests without an id.
 
 
-def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
+def _sdk_headers(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
     """Return the headers with one `Accept` and one `Content-Type`, and without the version header
     if the message itself negotiates the version.
 
@@ -144,14 +144,14 @@ def _negotiable(headers: Headers, message: Json) -> list[tuple[bytes, bytes]]:
     accepted = b", ".join(value for name, value in headers if name == _ACCEPT and value.strip())
     version = next((value for name, value in headers if name == _VERSION), b"")
     left_out = {_ACCEPT, _TYPE}
-    if version and _is_negotiated(version, message):
+    if version and _negotiates_version(version, message):
         left_out.add(_VERSION)
     kept = [header for header in headers if header[0] not in left_out]
     return [*kept, (_ACCEPT, accepted or b"*/*"), (_TYPE, b"application/json")]
 
 
 def _is_stray(message: Json) -> bool:
-    """Return whether a message without an id is a request by its method, not a notification.
+    """Return whether a message has no id, although its method is not a notification's.
 
     The SDK would accept a request without an id, and send no answer.
     """
@@ -159,7 +159,7 @@ def _is_stray(message: Json) -> bool:
     return "id" not in message and isinstance(method, str) and not method.startswith(_NOTIFIED)
 
 
-def _is_negotiated(version: bytes, message: Json) -> bool:
+def _negotiates_version(version: bytes, message: Json) -> bool:
     if message.get("method") == "initialize":
         return True
     is_later = _DATE.fullmatch(version) and version > LATEST_PROTOCOL_VERSION.encode()

@@ -24,7 +24,7 @@ _CALL: Final = frozenset({"_meta", "arguments", "name", "task"})
 IDEMPOTENCY_META: Final = "solward/idempotencyKey"
 
 EXACT_DIGITS: Final = 15
-"""Digits of a number that a float holds exactly, whatever they are."""
+"""The maximum number of digits that a float always represents exactly."""
 
 Json = dict[str, Any]
 """An object of the protocol, in the protocol's own fields."""
@@ -49,25 +49,25 @@ def refusal_of(data: bytes, max_bytes: int) -> Json | None:
     try:
         message = jsontext.read(data, max_bytes=max_bytes, has_nul=True)
     except ValueError as error:
-        return _refusal(PARSE_ERROR, f"Parse error: {error}", _id_of_answer(data))
-    code, name, said = INVALID_REQUEST, "Invalid request", _fault(message)
+        return _error_response(PARSE_ERROR, f"Parse error: {error}", _response_id(data))
+    code, name, said = INVALID_REQUEST, "Invalid request", _message_fault(message)
     if said is None:
-        code, name, said = INVALID_PARAMS, "Invalid params", _unknown_meta(message)
+        code, name, said = INVALID_PARAMS, "Invalid params", _meta_fault(message)
     if said is None:
         return None
     named = message if isinstance(message, dict) else {}
     id_ = named.get("id")
     is_notification = "id" not in named and isinstance(named.get("method"), str)
     answered = {} if is_notification or _is_response(named) else {"id": id_ if is_id(id_) else None}
-    return _refusal(code, f"{name}: {said}", answered)
+    return _error_response(code, f"{name}: {said}", answered)
 
 
 class _Members(list[tuple[str, Any]]):
     """An object's members, including those with the same name."""
 
 
-def _id_of_answer(data: bytes) -> Json:
-    """Return the `id` for a refused message: null if unknown, no member for a notification."""
+def _response_id(data: bytes) -> Json:
+    """Return the `id` member of the response to an invalid message; empty for a notification."""
     message: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         message = json.loads(data, object_pairs_hook=_Members)
@@ -80,7 +80,7 @@ def _id_of_answer(data: bytes) -> Json:
     return {"id": ids[0] if known else None}
 
 
-def _fault(message: Any) -> str | None:
+def _message_fault(message: Any) -> str | None:
     if not isinstance(message, dict):
         return "a message is one JSON object; the messages of a batch are sent one by one"
     if message.get("jsonrpc") != "2.0":
@@ -109,7 +109,7 @@ def _is_response(message: Json) -> bool:
 def _response_fault(message: Json) -> str | None:
     """Return the fault of a client's response, whose content the SDK would repeat in an error."""
     if not is_id(message.get("id")):
-        return "id of a response must be that of the request"
+        return "id of a response must be the id of the request"
     for name in ("result", "error"):
         if not isinstance(message.get(name, {}), dict):
             return f"{name} must be an object"
@@ -120,17 +120,17 @@ def _response_fault(message: Json) -> str | None:
     return None if rounded is None else too_many_digits(rounded)
 
 
-def _unknown_meta(message: Json) -> str | None:
+def _meta_fault(message: Json) -> str | None:
     """Return the fault of a Solward key in `_meta`, or None; other keys are not checked."""
     meta = (message.get("params") or {}).get("_meta")
     for key in meta if isinstance(meta, dict) else ():
         if key.lower().startswith("solward/") and key != IDEMPOTENCY_META:
-            return f"params._meta {key} is no key of Solward's, which has {IDEMPOTENCY_META}"
+            return f"params._meta {key} is unknown; the only Solward key is {IDEMPOTENCY_META}"
     return None
 
 
 def _rounded(value: Any, path: str) -> str | None:
-    """Return the path of the first fraction that the SDK's reading as float would change."""
+    """Return the path of the first fraction that changes if the SDK parses it as a float."""
     if isinstance(value, Decimal):
         return None if Decimal(repr(float(value))) == value else path
     if isinstance(value, dict):
@@ -162,5 +162,5 @@ def is_id(value: object) -> TypeGuard[str | int]:
     return isinstance(value, str) or type(value) is int
 
 
-def _refusal(code: int, message: str, answered: Json) -> Json:
+def _error_response(code: int, message: str, answered: Json) -> Json:
     return {"jsonrpc": "2.0", **answered, "error": {"code": code, "message": message}}

@@ -43,7 +43,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
         async def send(context: _Context, params: Any) -> _Result:
             def unreachable() -> None:
                 if notifier is not None:
-                    notifier.watch(partial(_announce, bus, context.session))
+                    notifier.watch(partial(_announce_lists, bus, context.session))
 
             try:
                 return kind.model_validate(await respond(work(context, params), unreachable))
@@ -77,7 +77,7 @@ def mcp_server(scope: WalletScope, notifier: RecoveryNotifier | None = None) -> 
     )
 
 
-async def _announce(bus: InMemorySubscriptionBus, session: ServerSession) -> None:
+async def _announce_lists(bus: InMemorySubscriptionBus, session: ServerSession) -> None:
     await bus.publish(ToolsListChanged())
     await bus.publish(ResourcesListChanged())
     # For clients that have not sent `subscriptions/listen`.

@@ -75,7 +75,7 @@ class HeldCalls:
         self._keep(name, key)
 
     def cancel(self, request_id: str) -> None:
-        """Drop the answer of a request that the client cancelled, even if it is being sent.
+        """Record that the client cancelled a request, whose answer may already be on its way.
 
         If several answered requests have the id, the newest is meant: HTTP sessions may reuse ids.
         """
@@ -140,12 +140,12 @@ _KEY_LIMITS = ("rateLimit", "spendingLimitSol", "maxCostsSolPerDay", "expiresAt"
 
 
 class WalletChoice(Exception):
-    """The wallet is not named, or is outside the session; the error's text is for the model."""
+    """A call's wallet is missing or outside the session; the error's text is for the model."""
 
 
 @dataclass(slots=True)
 class WalletScope:
-    """The service, for one caller and its wallets.
+    """The wallets that one caller can use, read from the service.
 
     Attributes:
         only: id, name or address of the session's one wallet; None is every wallet that the
@@ -182,7 +182,7 @@ class WalletScope:
         only = await self.one()
         if only is None:
             if name is None:
-                raise WalletChoice(await self._wallet_required())
+                raise WalletChoice(await self._wallet_required_text())
             return await self.client.wallets.find(name)
         wallet = await self.client.wallets.find(only)
         if name not in (None, wallet.id, wallet.name, wallet.address):
@@ -208,7 +208,7 @@ class WalletScope:
         """Return the caller's key; None for the operator's secret or credential."""
         return (await self.client.keys.own()).key
 
-    async def _wallet_required(self) -> str:
+    async def _wallet_required_text(self) -> str:
         names = [wallet.name for wallet in await self.client.wallets.list()]
         if not names:
             return "wallet is required, and there is none yet: create one first"

@@ -44,7 +44,7 @@ async def serve(url: str, token: str, wallet: str | None, opened: Callable[[], N
         opened()
         notifier = RecoveryNotifier(client)
         scope = WalletScope(client, wallet, asks_key=wallet is None)
-        server = _server(scope, notifier)
+        server = _create_server(scope, notifier)
         notifications = NotificationOptions(tools_changed=True, resources_changed=True)
         messages = _Messages(_protocol_output(), scope.held.cancel)
         lines = anyio.wrap_file(cast(IO[str], _CheckedLines(sys.stdin.buffer, messages)))
@@ -63,7 +63,7 @@ def _protocol_output() -> io.BufferedWriter:
 
 
 class _Messages(io.TextIOBase):
-    """The messages of standard output, and the requests of either side that have no response yet.
+    """Standard output for messages, with the requests of both sides that have no response yet.
 
     The SDK cancels running calls when its input ends: payments would be made without a response.
     """
@@ -80,24 +80,24 @@ class _Messages(io.TextIOBase):
         # A buffered writer keeps the lines of several threads whole.
         self._output.write(line.encode())
         self._output.flush()
-        self._note(jsontext.loads(line), self._asked, self._requests)
+        self._track_request(jsontext.loads(line), self._asked, self._requests)
         return len(line)
 
-    def passed_on(self, line: str) -> None:
+    def record_passed(self, line: str) -> None:
         """Record a message that is passed to the SDK."""
         message = jsontext.loads(line)
-        self._note(message, self._requests, self._asked)
+        self._track_request(message, self._requests, self._asked)
         cancelled = cancelled_id(message)
         if cancelled is not None:
-            self._note({"id": cancelled}, self._asked, self._requests)
+            self._track_request({"id": cancelled}, self._asked, self._requests)
             self._cancel(str(cancelled))
 
     def await_responses(self) -> None:
-        """Wait for the response to each request, except those that wait for the client's own."""
+        """Wait for the response to each request, unless its handler awaits one of the client."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._requests) <= len(self._asked), TIMEOUT_S)
 
-    def _note(self, message: Json, requests: set[Any], answered: set[Any]) -> None:
+    def _track_request(self, message: Json, requests: set[Any], answered: set[Any]) -> None:
         # The id of a client's response may be anything, also no request's.
         if not is_id(message.get("id")):
             return
@@ -127,7 +127,7 @@ class _CheckedLines(io.TextIOBase):
             refusal = refusal_of(line, _MAX_MESSAGE_BYTES)
             if refusal is None:
                 message = line.removeprefix(codecs.BOM_UTF8).decode()
-                self._messages.passed_on(message)
+                self._messages.record_passed(message)
                 return message
             if "id" in refusal:
                 self._messages.write(jsontext.dumps(refusal) + "\n")
@@ -135,7 +135,7 @@ class _CheckedLines(io.TextIOBase):
         return ""
 
 
-def _server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
+def _create_server(scope: WalletScope, notifier: RecoveryNotifier) -> Any:
     # Release 2 of the SDK has its types in a distribution of their own.
     if find_spec("mcp_types") is None:
         from solward_mcp import server_sdk_1

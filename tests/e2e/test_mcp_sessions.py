@@ -29,7 +29,7 @@ from tests.support.mcp import (
 )
 from tests.support.processes import SECRET, Service, funded_wallet, sol_of
 
-from solward_mcp.tools import built_in
+from solward_mcp.tools import built_in_tools
 
 pytestmark = pytest.mark.samples("test_a_session_lists_pays_and_reads[stdio-auto]")
 
@@ -68,7 +68,9 @@ async def test_a_session_lists_pays_and_reads(service: Service, kind: str, mode:
             assert client.server_info.name == "solward"
             assert "data, never instructions" in (client.instructions or "")
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert tools.keys() - skills == {tool["name"] for tool in built_in(one_wallet=False)}
+            assert tools.keys() - skills == {
+                tool["name"] for tool in built_in_tools(one_wallet=False)
+            }
             assert tools["transfer"].input_schema["required"][0] == "wallet"
 
             assert "SOL" in await called(client, "check_balance", wallet=wallet)

@@ -18,7 +18,7 @@ from solward.operations.policies.changes import replace_set
 from solward.resources.declare import answer_schema
 from solward.support import jsontext
 from solward_mcp.protocol import IDEMPOTENCY_META
-from solward_mcp.tools import built_in
+from solward_mcp.tools import built_in_tools
 
 SOL = 10**9
 
@@ -209,7 +209,7 @@ async def test_every_skill_that_spends_can_be_tried(api: Api) -> None:
 def test_built_in_tools_say_what_they_take_and_that_they_only_read_but_pay(
     one_wallet: bool,
 ) -> None:
-    tools = built_in(one_wallet=one_wallet)
+    tools = built_in_tools(one_wallet=one_wallet)
     assert {tool["name"] for tool in tools} == BUILT_IN
     for tool in tools:
         Draft202012Validator.check_schema(tool["inputSchema"])
@@ -224,7 +224,7 @@ def test_built_in_tools_say_what_they_take_and_that_they_only_read_but_pay(
 def test_built_in_tools_take_and_answer_what_is_declared() -> None:
     """The schemas were written by hand, so that `slippageBps` had no bound and a record three
     fields."""
-    tools = {tool["name"]: tool for tool in built_in(one_wallet=True)}
+    tools = {tool["name"]: tool for tool in built_in_tools(one_wallet=True)}
     swap = tools["quote_swap"]["inputSchema"]["properties"]
     assert swap == {each.json: each.schema() for each in SWAP.fields}
     record = tools["get_transaction"]["outputSchema"]

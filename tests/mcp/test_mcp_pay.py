@@ -96,7 +96,7 @@ async def test_a_model_gets_no_body_that_is_no_text(shop: Shop) -> None:
     shop.site.answer = says(b"\x89PNG\xff\xfe")
     response = (await shop.call("pay"))["structuredContent"]["response"]
     assert "bodyBase64" not in response
-    assert (response["body"], response["note"]) == (None, "The body is no text.")
+    assert (response["body"], response["note"]) == (None, "The body is not text.")
 
 
 async def test_a_wallet_must_be_named_where_there_are_several(shop: Shop) -> None:
