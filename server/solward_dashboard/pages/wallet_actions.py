@@ -436,7 +436,7 @@ async def _runs(schedule: Schedule) -> None:
     found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
     async with show_dialog(f"Runs of {schedule.name}"):
         with sw.marked(sw.stack("sw-list"), "runs"):
-            sw.show_list(found, _run, "No run yet: the schedule was not due.")
+            sw.show_list(found, _run, "The schedule has not run yet.")
 
 
 async def _ask_schedule(

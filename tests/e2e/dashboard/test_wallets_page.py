@@ -384,7 +384,7 @@ def test_a_schedule_is_made_paused_resumed_and_deleted(
     # The list is drawn anew as the event of the schedule comes.
     shown.still()
     shown.click("Runs of look")
-    shown.wait_for("No run yet: the schedule was not due.")
+    shown.wait_for("The schedule has not run yet.")
     shown.click("Close")
     shown.click("Run now of look")
     # What is to run is told once more, and then the button of the dialog.
