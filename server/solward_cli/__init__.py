@@ -91,7 +91,7 @@ class _LazyGroup(click.Group):
         except click.NoSuchOption as unknown:
             if not unknown.option_name[1:2].isdecimal():
                 raise
-            text = f"{unknown.option_name} is taken for an option: no amount is negative."
+            text = f"{unknown.option_name} is read as an option: amounts cannot be negative."
             raise click.UsageError(text, unknown.ctx) from None
         except (click.Abort, KeyboardInterrupt) as ended:
             from solward_cli.service_call import EXIT_INTERRUPTED

@@ -54,39 +54,39 @@ _strategy_file_option = click.option(
 async def create(
     call: ServiceCall, start: bool, strategy_file: IO[str] | None, **values: Any
 ) -> Output:
-    """Create an agent; limits that are not given are the service's.
+    """Create an agent; the service's limits apply where none are given.
 
-    Without --wallet it gets a new wallet, and --max-sol-per-transaction must be given. With
-    --template the template gives what is left out: strategy, interval, limits and grants. Without
-    --llm-provider it is DEFAULT_LLM_PROVIDER; without --llm-model DEFAULT_LLM_MODEL of that, else
-    the provider's own.
+    Without --wallet the agent gets a new wallet and needs --max-sol-per-transaction. --template
+    provides each strategy, interval, limit and grant that is not given. The provider defaults to
+    DEFAULT_LLM_PROVIDER. The model defaults to DEFAULT_LLM_MODEL, which belongs to that provider,
+    and otherwise to the provider's own default.
     """
     from solward.client import ClientError
 
-    values["strategy"] = _strategy(values["strategy"], strategy_file)
+    values["strategy"] = _read_strategy(values["strategy"], strategy_file)
     template, wallet = values["template"], values["wallet_id"]
     if template is None and not values["strategy"]:
         raise click.UsageError(
-            "Give --strategy, --strategy-file or --template: what the agent is to do."
+            "Give --strategy, --strategy-file or --template, which say what the agent does."
         )
     if template is None and wallet is None and values["max_sol_per_transaction"] is None:
         raise click.UsageError(
             "Give --wallet, or --max-sol-per-transaction for an agent with a wallet of its own."
         )
-    values["llm_provider"], values["llm_model"] = await _decider(
+    values["llm_provider"], values["llm_model"] = await _choose_model(
         call,
         values["llm_provider"],
         values["llm_model"],
         is_filled=wallet is None or bool(template),
     )
-    created = await call.client.agents.create(**sent(NewAgent, _with_options(values)))
+    created = await call.client.agents.create(**sent(NewAgent, _parse_llm_options(values)))
     if start:
         try:
             await call.client.agents.start(created.id)
         except ClientError as error:
             fail(
-                f"The agent {created.name} was created, and not started: {error}."
-                f" Then: solward agent start {created.id}"
+                f"The agent {created.name} was created but could not be started: {error}."
+                f" Start it with: solward agent start {created.id}"
             )
         created = await call.client.agents.get(created.id)
     return render_agent(created)
@@ -100,15 +100,15 @@ async def create(
 async def change(
     call: ServiceCall, agent: Agent, strategy_file: IO[str] | None, **values: Any
 ) -> Output:
-    """Change an agent, from its next cycle on; grants change at once."""
-    values["strategy"] = _strategy(values["strategy"], strategy_file)
-    changed = sent(AgentChange, _with_options(values))
+    """Change an agent from its next cycle on, and its grants at once."""
+    values["strategy"] = _read_strategy(values["strategy"], strategy_file)
+    changed = sent(AgentChange, _parse_llm_options(values))
     if not changed:
-        raise click.UsageError("Give at least one option: what is to change.")
+        raise click.UsageError("Give at least one option that changes the agent.")
     return render_agent(await call.client.agents.change(agent.id, **changed))
 
 
-def _strategy(text: str | None, file: IO[str] | None) -> str | None:
+def _read_strategy(text: str | None, file: IO[str] | None) -> str | None:
     if file is None:
         return text or None
     if text is not None:
@@ -116,14 +116,14 @@ def _strategy(text: str | None, file: IO[str] | None) -> str | None:
     return file.read().strip()
 
 
-def _with_options(values: dict[str, Any]) -> dict[str, Any]:
+def _parse_llm_options(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"llm_options": parameters(values["llm_options"], {}, "--llm-options")}
 
 
-async def _decider(
+async def _choose_model(
     call: ServiceCall, provider: str | None, model: str | None, *, is_filled: bool
 ) -> tuple[str | None, str | None]:
-    """Return the provider and its model: those given, the defaults, or the provider's own model.
+    """Choose the provider and model: the given ones, the defaults, or the provider's own model.
 
     A default model belongs to the default provider only.
 
@@ -160,8 +160,8 @@ async def _decider(
 async def templates(call: ServiceCall, name: str | None) -> Output:
     """List agent templates; with NAME, show that template's fields.
 
-    The service computes what can leave from the grants and guardrails that an agent of the template
-    gets.
+    The service computes the maximum that can leave in a day from the grants and guardrails that
+    the template gives an agent.
     """
     found = {each.name: each for each in await call.client.agents.templates()}
     if name is None:
@@ -178,7 +178,7 @@ async def templates(call: ServiceCall, name: str | None) -> Output:
             *("name", "summary"),
             ("Every", span(template.loop_interval_ms)),
             *limit_texts(template.guardrails).items(),
-            ("Can leave a day", leaving_text(template.can_leave)),
+            ("Can leave in a day", leaving_text(template.can_leave)),
         ),
         *(plain(each) for each in template.sentences),
         plain(""),
@@ -199,7 +199,7 @@ def leaving_text(can_leave: Mapping[str, Any]) -> str:
 
 
 def limit_texts(limits: Mapping[str, Any]) -> dict[str, object]:
-    """Return limits by the labels of their fields."""
+    """Map the label of each limit to its value as text."""
     labels = {each.json: each.label for each in (*fields_of(Guardrails), *fields_of(LlmBudget))}
     return {
         f"  {labels.get(name, name)}": "no limit" if value is None else amount(value)
@@ -269,7 +269,7 @@ _PROMPT = "> "
 async def chat(call: ServiceCall, agent: Agent, message: str | None) -> Output | None:
     """Chat with a running agent; without MESSAGE, read lines until the input ends.
 
-    It answers, and executes nothing. Every line is a conversation of its own.
+    The agent answers but executes nothing. Every line starts a new conversation.
     """
     if call.as_json:
         if message is None:
@@ -300,7 +300,7 @@ async def watch(call: ServiceCall, agent: Agent, count: int | None) -> Output | 
     """Print an agent's decisions as it makes them; needs the admin secret."""
 
     def render(event: Event) -> Output | None:
-        return _decision(event) if event.data.get("agentId") == agent.id else None
+        return _render_event(event) if event.data.get("agentId") == agent.id else None
 
     kinds = ("agent:decision", "agent:started", "agent:stopped", "agent:paused", "agent:error")
     await call.print_events(call.client.events(types=kinds), render, count)
@@ -315,7 +315,7 @@ async def _print_response(call: ServiceCall, agent_id: str, message: str) -> Non
     click.echo()
 
 
-def _decision(event: Event) -> Output:
+def _render_event(event: Event) -> Output:
     data = event.data
     if event.kind != "agent:decision":
         return fields({"Agent": status(str(data.get("status"))), "Why": data.get("error")})

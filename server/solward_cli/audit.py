@@ -38,7 +38,7 @@ def audit() -> None:
     """List, export and verify the audit log."""
 
 
-def _filter(chosen: dict[str, Any]) -> AuditFilter:
+def _audit_filter(chosen: dict[str, Any]) -> AuditFilter:
     return AuditFilter(**sent(AuditFilter, chosen))
 
 
@@ -50,7 +50,7 @@ async def listing(
 ) -> Output:
     """List audit log entries, newest first; needs the admin secret."""
     most = limit or default_of(ListedAudit, "limit")
-    only = asdict(_filter(chosen))
+    only = asdict(_audit_filter(chosen))
     found: list[AuditEntry] = []
     pages = 0
     while len(found) < most and (before is not None or not pages):
@@ -68,7 +68,7 @@ async def listing(
 @service_call
 async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
     """Print all matching entries as JSON lines, newest first; needs the admin secret."""
-    async with aclosing(call.client.audit_entries(_filter(chosen), before)) as found:
+    async with aclosing(call.client.audit_entries(_audit_filter(chosen), before)) as found:
         async for each in found:
             click.echo(jsontext.dumps(dict(each.raw)))
 
@@ -76,13 +76,13 @@ async def export(call: ServiceCall, before: int | None, **chosen: Any) -> None:
 @audit.command()
 @click.option("--head", help="A hash printed earlier, which must still be in the log.")
 @click.option(
-    "--against", type=_FILE, help="A file written by --save, whose chains must all continue."
+    "--against", type=_FILE, help="A file written by --save; the log must continue all its chains."
 )
 @click.option("--save", type=_FILE, help="Write the end of every chain to this file (mode 0600).")
 @click.option(
     "--hashes-only",
     is_flag=True,
-    help="Work without the keystore's secret; do not check that the chains' ends are authentic.",
+    help="Check only the hashes: the keystore's secret, which authenticates them, is not used.",
 )
 @home_command
 async def verify(
@@ -95,9 +95,9 @@ async def verify(
     """Verify every entry of the audit log; the service may be running.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
-    and names the first entry that was changed or is missing, and its chain; with 2 if there is no
-    log to check. Keep the head's hash or the saved ends elsewhere: an older copy of the whole
-    database cannot continue later ends.
+    and names the first changed or missing entry and its chain; exits with 2 if there is no log.
+    Keep the head's hash or the --save file elsewhere: with it, this command also finds that an
+    older copy has replaced the whole database.
     """
     from solward.audit.log import read_heads, verify_against, write_heads
 
@@ -116,7 +116,7 @@ async def verify(
     click.echo(f"Entries: {log.entries}")
     click.echo(f"Chains:  {len(log.heads)}")
     if log.pruned:
-        click.echo(f"Pruned:  {log.pruned} older entries, by retention")
+        click.echo(f"Pruned:  {log.pruned} older entries, after their retention")
     if log.first_ms is not None and log.last_ms is not None:
         click.echo(f"First:   {iso(log.first_ms)}")
         click.echo(f"Last:    {iso(log.last_ms)}")
@@ -176,7 +176,7 @@ def alerts() -> None:
 async def test(settings: Settings) -> None:
     """Send one test message to ALERT_WEBHOOK_URL; the service may be running.
 
-    It is signed and formatted as alerts are. Exits with 1 if the receiver rejects it.
+    The message is signed and formatted like an alert. Exits with 1 if the receiver rejects it.
     """
     from solward.notify.alerts import send_test
 

@@ -30,7 +30,7 @@ _passphrase_file = click.option(
     "--passphrase-file",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Read the passphrase from this file's first line instead of asking; mode 0600.",
+    help="Read the passphrase from the first line of this file (mode 0600) instead of asking.",
 )
 
 
@@ -40,7 +40,7 @@ _existing_file = click.argument(
 
 
 class _BackupGroup(click.Group):
-    """A group where `backup FILE` is `backup create FILE`; a file named `verify` is `./verify`."""
+    """A group that runs `backup FILE` as `backup create FILE`; `./verify` names a file `verify`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
@@ -74,10 +74,10 @@ def create(file: Path, passphrase_file: Path | None) -> None:
     _print_manifest(manifest)
     _print_left_out(created.left_out)
     if manifest.keystore == "passphrase":
-        click.echo("The keystore's own passphrase is not in it: keep it elsewhere.")
+        click.echo("The backup does not contain the keystore's passphrase: keep that elsewhere.")
     elif manifest.wallets and "keystore.key" not in manifest.files:
         click.echo(
-            "The keystore's key comes from a descriptor and is not in it: keep it elsewhere."
+            "The keystore's key came from a descriptor and is not in the backup: keep it elsewhere."
         )
     click.echo(f"Now verify that it can be restored: solward backup verify {file}")
 
@@ -89,14 +89,14 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
     """Restore a backup into a temporary folder to verify it, then delete the folder."""
     from solward.backup import verify_backup
 
-    _print_restored(_restored(verify_backup, _settings(), file, passphrase_file))
+    _print_restored(_run_restoring(verify_backup, _settings(), file, passphrase_file))
 
 
 @click.command()
 @_existing_file
 @_passphrase_file
 def restore(file: Path, passphrase_file: Path | None) -> None:
-    """Restore a backup into an empty SOLWARD_HOME, after opening every key in it.
+    """Restore a backup into an empty SOLWARD_HOME, once all its keys have been opened.
 
     The service then starts frozen: check what was sent since the backup, then run `solward
     unfreeze`.
@@ -104,21 +104,21 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
     from solward.backup import restore_backup
 
     settings = _settings()
-    restored = _restored(restore_backup, settings, file, passphrase_file)
+    restored = _run_restoring(restore_backup, settings, file, passphrase_file)
     click.echo(f"Home:    {settings.solward_home}")
     _print_restored(restored)
     if restored.manifest.network != settings.solana_network:
         click.echo(
-            f"Notice: its transactions are on {restored.manifest.network}, and this environment"
-            f" is set to {settings.solana_network}; set SOLANA_RPC_URL and SOLANA_NETWORK first."
+            f"Notice: the backup is of {restored.manifest.network}, but this environment is set to"
+            f" {settings.solana_network}; set SOLANA_RPC_URL and SOLANA_NETWORK first."
         )
     click.echo(
-        "It starts frozen: transactions since the backup are in no record and count in no limit."
+        "The service starts frozen: no record or limit includes transactions since the backup."
         " Check the balances, then run: solward unfreeze"
     )
 
 
-def _restored(
+def _run_restoring(
     restoring: Callable[..., Coroutine[Any, Any, RestoredBackup]],
     settings: Settings,
     file: Path,
@@ -175,9 +175,9 @@ def _first_line(path: Path) -> str:
 
 
 def _print_manifest(manifest: Manifest) -> None:
-    click.echo(f"Made:    {manifest.created} by Solward {manifest.version}")
+    click.echo(f"Created: {manifest.created} by Solward {manifest.version}")
     click.echo(f"Network: {manifest.network}")
-    click.echo(f"Holds:   {', '.join(manifest.holds)}")
+    click.echo(f"Content: {', '.join(manifest.holds)}")
 
 
 def _print_left_out(left_out: Iterable[str]) -> None:

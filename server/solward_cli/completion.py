@@ -28,13 +28,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-class _BashWords(BashComplete):
-    """Completion for bash, which does not quote replies: `named` offers words without quotes."""
+class _UnquotedBashComplete(BashComplete):
+    """Completion for bash without quotes around words: `named` offers only words that need none."""
 
     source_template = _BASH
 
 
-add_completion_class(_BashWords)
+add_completion_class(_UnquotedBashComplete)
 
 
 @click.command()

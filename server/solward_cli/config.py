@@ -38,11 +38,11 @@ def show() -> None:
     else:
         for name, value in settings.masked().items():
             click.echo(f"{name}={value}")
-    for why in not_served(settings):
+    for why in serving_problems(settings):
         click.echo(f"A service would not start: {why}", err=True)
 
 
-def not_served(settings: Settings) -> Iterator[str]:
+def serving_problems(settings: Settings) -> Iterator[str]:
     """Yield the reasons why no service starts with these settings, although each value is valid."""
     from solward.database.database import database_file
 
@@ -60,7 +60,7 @@ def not_served(settings: Settings) -> Iterator[str]:
 
 
 @config.command("running")
-@click.option("--all", "every", is_flag=True, help="Print settings that have their default, too.")
+@click.option("--all", "every", is_flag=True, help="Also print settings that have their default.")
 @service_call
 async def running(call: ServiceCall, every: bool) -> Output:
     """Print the running service's settings with their defaults and sources.

@@ -29,13 +29,13 @@ def admin() -> None:
     """Create, list and revoke admin credentials, each with a role.
 
     \b
-    read     sees everything that the admin secret sees
-    operate  also freezes, starts, stops and pauses agents, pauses schedules, revokes keys, denies
-    policy   also whatever may let money leave or widens a bound: all that the admin secret may
+    read     can read everything that the admin secret can
+    operate  can also freeze, start, stop and pause agents, pause schedules, revoke keys, deny
+    policy   can also let money leave and raise limits: everything that the admin secret can
     """
 
 
-def _limits(key: credentials.ApiKey) -> Text:
+def _render_limits(key: credentials.ApiKey) -> Text:
     def day(limit: DayUse) -> str:
         return f"{amount(limit.spent + limit.reserved)} of {amount(limit.limit)}"
 
@@ -45,8 +45,8 @@ def _limits(key: credentials.ApiKey) -> Text:
     rate = details.rate_limit
     lines = [
         f"{day(details.spending_limit_sol)} SOL a day",
-        f"{day(details.max_costs_sol_per_day)} of costs",
-        f"{rate.used} of {rate.limit} a minute",
+        f"{day(details.max_costs_sol_per_day)} SOL of costs a day",
+        f"{rate.used} of {rate.limit} requests a minute",
     ]
     if details.read_only:
         lines = ["read only"]
@@ -55,11 +55,11 @@ def _limits(key: credentials.ApiKey) -> Text:
     if at is not None:
         lines.append(f"{'expired' if at <= now else 'expires'} {moment(at)}")
     if until is not None and until > now:
-        lines.append(f"both secrets: {moment(until)}")
+        lines.append(f"old secret works until {moment(until)}")
     return plain("\n".join(lines), lines=True)
 
 
-async def _new_key(call: ServiceCall, made: credentials.CreatedKey) -> Output:
+async def _render_new_key(call: ServiceCall, made: credentials.CreatedKey) -> Output:
     until = getattr(made, "previous_secret_until", None)
     if until is not None:
         # After a leak, the user must not believe that the old secret has ended.
@@ -67,25 +67,25 @@ async def _new_key(call: ServiceCall, made: credentials.CreatedKey) -> Output:
         call.note(
             f"The old secret works until {at} UTC; rotating with --overlap 0 ends it at once."
         )
-    call.note(f"Key: {visible(made.name)} ({made.id}); it is shown only once:")
+    call.note(f"Key: {visible(made.name)} ({made.id}); its secret is shown only once:")
     return plain(made.api_key)
 
 
-async def _new_admin(call: ServiceCall, made: credentials.CreatedAdmin) -> Output:
+async def _render_new_admin(call: ServiceCall, made: credentials.CreatedAdmin) -> Output:
     one = made.credential
-    what = f"Admin credential of role {one.role}: {visible(one.name)} ({one.id})"
-    call.note(f"{what}; it is shown only once:")
+    what = f"Admin credential {visible(one.name)} ({one.id}) with the role {one.role}"
+    call.note(f"{what}; its secret is shown only once:")
     return plain(made.secret)
 
 
-async def _revoked_admin(call: ServiceCall, revoked: credentials.RevokedAdmin) -> Output:
+async def _render_revoked_admin(call: ServiceCall, revoked: credentials.RevokedAdmin) -> Output:
     if revoked.made:
         names = ", ".join(visible(each.name) for each in revoked.made)
         call.note(f"Admin credentials that it created stay valid: {names}")
     return plain(f"{call.given['admin'].name}: revoked")
 
 
-def _admins(found: tuple[credentials.AdminCredential, ...]) -> Output:
+def _render_admins(found: tuple[credentials.AdminCredential, ...]) -> Output:
     names = {f"admin:{each.id}": each.name for each in found}
     return answer_table(
         found,
@@ -97,21 +97,21 @@ def _admins(found: tuple[credentials.AdminCredential, ...]) -> Output:
     )
 
 
-def _end_of_secret(overlap_seconds: Any) -> str:
-    return "End the secret of {key.name} ({key.id}) at once?" if overlap_seconds == 0 else ""
+def _rotation_question(overlap_seconds: Any) -> str:
+    return "End the old secret of {key.name} ({key.id}) at once?" if overlap_seconds == 0 else ""
 
 
 asks(
     key,
     credentials.CREATE_KEY,
     "Create an API key and print its secret, which is shown only once.",
-    _new_key,
+    _render_new_key,
 )
 lists(
     key,
     credentials.LIST_KEYS,
-    "List API keys with their limits, what is spent of each and when they end.",
-    *("id", "name", "wallet_id", "last_used_at", ("USED OF ITS LIMITS", _limits)),
+    "List API keys with their limits, the use of each and their expiry.",
+    *("id", "name", "wallet_id", "last_used_at", ("LIMITS AND USE", _render_limits)),
     empty="There are no API keys.",
     details=True,
 )
@@ -122,8 +122,8 @@ asks(
 
     The key's limits stay. With --overlap 0 the old secret ends at once; the command asks first.
     """,
-    _new_key,
-    question=_end_of_secret,
+    _render_new_key,
+    question=_rotation_question,
 )
 asks(
     key,
@@ -136,19 +136,19 @@ asks(
     admin,
     credentials.CREATE_ADMIN,
     "Create an admin credential and print its secret, which is shown only once.",
-    _new_admin,
+    _render_new_admin,
     name="add",
 )
 asks(
     admin,
     credentials.LIST_ADMINS,
-    "List admin credentials with their role, last use and end.",
-    _admins,
+    "List admin credentials with their role, last use and expiry.",
+    _render_admins,
 )
 asks(
     admin,
     credentials.REVOKE_ADMIN,
     "Revoke an admin credential at once.",
-    _revoked_admin,
+    _render_revoked_admin,
     question="Revoke the admin credential {admin.name} ({admin.id})?",
 )

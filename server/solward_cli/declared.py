@@ -35,7 +35,7 @@ from solward.resources.fields import (
     WalletId,
     Whole,
 )
-from solward_cli.entrypoint import expiry, past, several, yes_option
+from solward_cli.entrypoint import combine_parameters, parse_expiry, parse_past, yes_option
 from solward_cli.named import AGENT_ID, BY_NAME, PRINCIPAL, RECIPIENT, WALLET_ID
 from solward_cli.render import Cell, Output, answer_table, plain, visible
 from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, waiting
@@ -119,7 +119,7 @@ def lists(
     name: str = "",
     **given: Any,
 ) -> None:
-    """Add a command as `asks` does, which prints the answers as a table of these cells."""
+    """Add the command of a declared call, which prints its answers as a table of the cells."""
 
     def table(found: Any) -> Output:
         return answer_table(found, *cells, empty=empty)
@@ -141,7 +141,7 @@ def options(fields: Iterable[Field]) -> Decorator:
             shown += fields_of(each.kind)
         else:
             shown.append(each)
-    return several(*(_parameter(each) for each in shown if "cli" not in each.left_out))
+    return combine_parameters(*(_parameter(each) for each in shown if "cli" not in each.left_out))
 
 
 def argument(field: Field) -> str:
@@ -155,7 +155,7 @@ def option_name(field: Field) -> str:
 
 
 def _parameter(field: Field) -> Decorator:
-    kind = _kind(field)
+    kind = _click_type(field)
     is_option = field.cli.startswith("--")
     if not is_option and (field.is_required or field.cli):
         name = argument(field) if field.is_required else f"[{argument(field)}]"
@@ -174,7 +174,7 @@ def _parameter(field: Field) -> Decorator:
             text = field.said
         case Parameters():
             more = {"multiple": True, "metavar": "NAME=VALUE"}
-            text = "A parameter, or all of them as a JSON object; may be given more than once."
+            text = "A parameter, or a JSON object of parameters; may be given more than once."
         case Moment():
             more = {"metavar": "TIME"}
             text = f"{field.text} Or a span from now, such as 90d."
@@ -183,7 +183,7 @@ def _parameter(field: Field) -> Decorator:
             text = f"{field.text} ISO 8601 (UTC), or a span before now, such as 7d."
         case Time():
             more = {"metavar": "TIME"}
-            text = "When it ends: ISO 8601, or 90d."
+            text = "When the credential expires: an ISO 8601 time, or a span such as 90d."
         case Choices() | Texts():
             more = {"multiple": True}
             text = f"{field.text} May be given more than once."
@@ -195,7 +195,7 @@ def _parameter(field: Field) -> Decorator:
     return click.option(option, field.name, type=kind, help=text, **more)
 
 
-def _kind(field: Field) -> Any:
+def _click_type(field: Field) -> Any:
     match field:
         case Whole():
             return click.IntRange(field.least, field.most)
@@ -204,9 +204,9 @@ def _kind(field: Field) -> Any:
         case Choice():
             return click.Choice(field.options)
         case Past():
-            return past
+            return parse_past
         case Time() | Moment():
-            return expiry
+            return parse_expiry
         case AgentId():
             return AGENT_ID
         case WalletId():
@@ -225,7 +225,7 @@ def default_of(kind: type[Request], name: str) -> Any:
 
 
 def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the client's call for the options that were given."""
+    """Return the arguments of the client's call that the command line gave."""
     found: dict[str, Any] = {}
     for each in fields_of(kind):
         value = values.get(each.name)

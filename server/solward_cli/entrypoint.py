@@ -114,7 +114,7 @@ def home_command(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable
 
 @contextlib.asynccontextmanager
 async def offline_database(settings: Settings, *, begins: bool = False) -> AsyncIterator[Database]:
-    """Open the settings' database, which no other process uses.
+    """Open the settings' database, unless another process uses it.
 
     On SQLite the home's lock proves it. On PostgreSQL no process holds a lease, and the lock
     keeps two such commands from running on one home.
@@ -145,8 +145,8 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
                     living = await processes.living(connection)
                 if living:
                     raise HomeLocked(
-                        f"The database is in use by {', '.join(living)}; stop every process of it"
-                        " first (one that was killed counts for 10 seconds more)"
+                        f"The database is in use by {', '.join(living)}; stop these processes"
+                        " first (a killed process counts for 10 seconds more)"
                     )
             yield database
         finally:
@@ -275,7 +275,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
-def several(*parameters: Callable[[F], F]) -> Callable[[F], F]:
+def combine_parameters(*parameters: Callable[[F], F]) -> Callable[[F], F]:
     """Combine several arguments and options into one decorator, in their order."""
 
     def decorated(command: F) -> F:
@@ -304,17 +304,17 @@ log_level_option = click.option(
 )
 
 
-def past(text: str) -> datetime:
-    """Parse a moment: ISO 8601, UTC if it names no zone, or a span before now such as `7d`."""
-    return _moment(text, -1)
+def parse_past(text: str) -> datetime:
+    """Parse an ISO 8601 time, in UTC if it has no zone, or a span before now such as `7d`."""
+    return _parse_time(text, -1)
 
 
-def expiry(text: str) -> datetime:
-    """Parse a moment: ISO 8601, UTC if it names no zone, or a span from now such as `90d`."""
-    return _moment(text, 1)
+def parse_expiry(text: str) -> datetime:
+    """Parse an ISO 8601 time, in UTC if it has no zone, or a span from now such as `90d`."""
+    return _parse_time(text, 1)
 
 
-def _moment(text: str, direction: int) -> datetime:
+def _parse_time(text: str, direction: int) -> datetime:
     span = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
     if span is not None:
         return datetime.now(UTC) + direction * timedelta(**{_UNITS[span[2]]: int(span[1])})
@@ -329,4 +329,4 @@ def _moment(text: str, direction: int) -> datetime:
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-count_option = click.option("--count", type=click.IntRange(1), help="Stop after this many.")
+count_option = click.option("--count", type=click.IntRange(1), help="Stop after this many events.")

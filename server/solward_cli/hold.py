@@ -31,7 +31,7 @@ def hold() -> None:
 
 @hold.command("list")
 @request_options(ListedHolds)
-@click.option("--all", "all_", is_flag=True, help="List holds that have ended, too.")
+@click.option("--all", "all_", is_flag=True, help="Also list holds that have ended.")
 @service_call
 async def listing(call: ServiceCall, all_: bool, **only: Any) -> Output:
     """List open holds, newest first."""
@@ -46,21 +46,21 @@ async def listing(call: ServiceCall, all_: bool, **only: Any) -> Output:
 @yes_option
 @service_call
 async def approve(call: ServiceCall, hold: Hold, note: str | None, yes: bool) -> Output:
-    """Show a hold and approve it, after asking.
+    """Show a hold, then approve it once you confirm.
 
-    Exits with 1 if the transaction is refused when it is judged again.
+    All limits are checked again. Exits with 1 if the transaction is refused then.
     """
     if not yes:
-        show(_fields(hold), err=call.as_json)
+        show(_hold_fields(hold), err=call.as_json)
         confirmed("Approve this?", yes)
     decided = await call.ask(APPROVE_HOLD, hold.id, note=note)
     if decided.state == "refused":
-        click.echo("It was approved, but refused when it was judged again.", err=True)
+        click.echo("The hold was approved, but the second check refused its transaction.", err=True)
         call.exit_code = EXIT_FAILED
-    return await _render(call, decided)
+    return await _render_hold(call, decided)
 
 
-async def _refusal(call: ServiceCall, found: Hold) -> str | None:
+async def _read_refusal(call: ServiceCall, found: Hold) -> str | None:
     """Return why an approved hold was refused at its second check, if the caller may know."""
     from solward.client import ApiError
 
@@ -72,21 +72,21 @@ async def _refusal(call: ServiceCall, found: Hold) -> str | None:
         return None
 
 
-async def _render(call: ServiceCall, found: Hold) -> Output:
-    return _fields(found, await _refusal(call, found))
+async def _render_hold(call: ServiceCall, found: Hold) -> Output:
+    return _hold_fields(found, await _read_refusal(call, found))
 
 
-def _fields(found: Hold, refusal: str | None = None) -> Output:
+def _hold_fields(found: Hold, refusal: str | None = None) -> Output:
     """Render all fields of a hold; recipients and mints are never shortened."""
     arrives = [f"at least {units} units of {mint}" for mint, units in found.arrives.items()]
-    again = "Approving does not send it: its caller has to ask again."
+    again = "Approving sends nothing: the caller has to repeat the request."
     return answer_fields(
         found,
         *("id", "state", "sentence"),
         ("reasons", "\n".join(found.reasons)),
         ("Refused", refusal),
         "type",
-        ("Leaves", "\n".join(map(_line, found.lines)) or "nothing but costs"),
+        ("Leaves", "\n".join(map(_effect_text, found.lines)) or "nothing but costs"),
         ("Costs", f"at most {amount(found.costs_sol)} SOL"),
         ("arrives", "\n".join(arrives) or None),
         *("principal", "chain", "wallet_id", "created_at", "expires_at"),
@@ -95,7 +95,7 @@ def _fields(found: Hold, refusal: str | None = None) -> Output:
     )
 
 
-def _line(line: Mapping[str, Any]) -> str:
+def _effect_text(line: Mapping[str, Any]) -> str:
     units, decimals = int(line["units"]), line.get("decimals")
     what = f"{units} units" if decimals is None else amount(Decimal(units).scaleb(-decimals))
     of = what + (" SOL" if line["asset"] == "SOL" else f" of {line['asset']}")
@@ -104,5 +104,5 @@ def _line(line: Mapping[str, Any]) -> str:
     return f"{line['operation']} {of}{to}" + (f", owned by {owner}" if owner else "")
 
 
-asks(hold, GET_HOLD, "Show a hold.", _render, name="show")
-asks(hold, DENY_HOLD, "Deny a hold for good.", _render)
+asks(hold, GET_HOLD, "Show a hold.", _render_hold, name="show")
+asks(hold, DENY_HOLD, "Deny a hold for good.", _render_hold)

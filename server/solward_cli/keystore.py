@@ -37,8 +37,8 @@ def keystore() -> None:
 async def rotate(settings: Settings, kind: str | None) -> None:
     """Encrypt every wallet's key with a new secret, while the service is stopped.
 
-    A new key file takes the place of the old one; a new passphrase is asked for. The old secret
-    opens nothing afterwards, except older backups. Interrupted, the next start finishes it.
+    A new key file replaces the old one; a new passphrase is asked for. The old secret
+    opens only older backups afterwards. The next start finishes an interrupted rotation.
     """
     from solward.settings.secrecy import weaknesses
     from solward.vault.custody import KeySource
@@ -59,11 +59,11 @@ async def rotate(settings: Settings, kind: str | None) -> None:
         else:
             source = KeySource(file=settings.keystore_key_file or settings.solward_home / KEY_FILE)
         count = await wallets.rotate(source)
-    click.echo(f"Sealed {count} {'key' if count == 1 else 'keys'} under the new {kind}.")
+    click.echo(f"Encrypted {count} {'key' if count == 1 else 'keys'} with the new {kind}.")
     if kind == "passphrase":
-        click.echo("Set KEYSTORE_PASSPHRASE to it, and KEYSTORE_KEY_FILE to nothing.")
+        click.echo("Set KEYSTORE_PASSPHRASE to the new passphrase, and clear KEYSTORE_KEY_FILE.")
     elif settings.keystore_passphrase is not None:
-        click.echo("Take KEYSTORE_PASSPHRASE out of the environment: the key file replaces it.")
+        click.echo("Remove KEYSTORE_PASSPHRASE from the environment: the key file replaces it.")
     click.echo("Make a backup now: older ones open with the old secret only.")
 
 
@@ -74,8 +74,8 @@ async def rotate(settings: Settings, kind: str | None) -> None:
 async def import_(settings: Settings, file: Path, name: str | None) -> None:
     """Import a Solana CLI keypair file, while the service is stopped.
 
-    The key is sealed in SOLWARD_HOME; the file stays as it is. Refused while others have rights on
-    the key's accounts, such as a token account's delegate: what those take, no limit bounds.
+    The key is stored encrypted in SOLWARD_HOME; the file stays as it is. A key is refused while
+    others have rights on its accounts, such as a delegate, because no limit binds them.
     """
     from solward.database.ledger_network import bind_network
     from solward.vault.custody.envelope import parse_keypair_file
@@ -85,7 +85,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
     # A file without a key is refused before a home is made.
     address = str(parse_keypair_file(text).pubkey())
     async with offline_wallets(settings, begins=True) as (database, wallets):
-        await _refuse_taken(settings, address)
+        await _refuse_foreign_rights(settings, address)
         # Others' rights were checked on this network only: a service of another must not use it.
         await bind_network(database, settings.solana_network)
         wallet = await wallets.import_keypair(text, name or file.stem)
@@ -94,7 +94,7 @@ async def import_(settings: Settings, file: Path, name: str | None) -> None:
     click.echo(f"Address: {wallet.address}")
 
 
-async def _refuse_taken(settings: Settings, address: str) -> None:
+async def _refuse_foreign_rights(settings: Settings, address: str) -> None:
     """Raise `InvalidRequest` if others may take a key's assets, or if no node can tell."""
     from solward.service.cluster import open_cluster
     from solward.solana.foreign_rights import foreign_rights
@@ -129,8 +129,8 @@ async def _refuse_taken(settings: Settings, address: str) -> None:
 async def export(settings: Settings, wallet: str, file: Path) -> None:
     """Write a wallet's key to a Solana CLI keypair file, while the service is stopped.
 
-    Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
-    Solana CLI keypair file, for its owner only: anybody who reads it has the wallet. The audit
+    Asks for the keystore's passphrase, or for the wallet's address if the keystore has a key file.
+    Only the owner can read the new file: anybody who reads it can spend from the wallet. The audit
     log records the export.
     """
     from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
@@ -145,7 +145,7 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
             rows = await store.list_wallets(connection)
         exported = choose([wallet_of(row) for row in rows], wallet)
         click.echo(f"Wallet {exported.id} ({exported.name}), address {exported.address}", err=True)
-        source = _typed_secret(settings, newest, exported)
+        source = _prompt_secret(settings, newest, exported)
         try:
             await export_wallet(database, source, newest, exported, path)
         except KeystoreError as error:
@@ -156,12 +156,12 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
     click.echo(f"File:    {file}")
     click.echo(
         "Anybody who reads this file can spend from the wallet without limits. This home still"
-        " holds the key: freeze the wallet here if it is used elsewhere. No other program derives"
-        " the keys of its pockets from this one: empty them first with solward wallet sweep."
+        " holds the key: freeze the wallet here if it is used elsewhere. Only Solward derives the"
+        " keys of the wallet's pockets: empty them first with solward wallet sweep."
     )
 
 
-def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
+def _prompt_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
     """Return the keystore's secret, typed at the terminal.
 
     The environment's passphrase is not used: a program that can run this command must not

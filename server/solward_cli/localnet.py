@@ -56,14 +56,14 @@ _PORT = click.IntRange(0, 65535)
     "--slots-per-epoch",
     "localnet_slots_per_epoch",
     type=click.IntRange(MIN_SLOTS_PER_EPOCH),
-    help="Slots of an epoch; counts when the ledger is created.  "
+    help="Slots of an epoch; used only when the ledger is created.  "
     "[default: LOCALNET_SLOTS_PER_EPOCH or 432]",
 )
 @click.option(
     "--rent-per-byte",
     "localnet_rent_per_byte",
     type=click.IntRange(1, MAX_LOCALNET_RENT_PER_BYTE),
-    help="Lamports of rent that an account pays for each byte; counts when the ledger is created.  "
+    help="Lamports of rent for each byte of an account; used only when the ledger is created.  "
     f"[default: LOCALNET_RENT_PER_BYTE or {LOCALNET_RENT_PER_BYTE}]",
 )
 def localnet(

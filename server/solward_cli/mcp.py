@@ -78,14 +78,14 @@ class McpClient:
 
 CLIENTS: Final = {
     "claude-desktop": McpClient(
-        "Claude Desktop", "mcpServers", False, "Quit Claude Desktop, start it"
+        "Claude Desktop", "mcpServers", False, "Quit and restart Claude Desktop"
     ),
     "claude-code": McpClient(
-        "Claude Code", "mcpServers", True, "Start Claude Code again; /mcp lists it"
+        "Claude Code", "mcpServers", True, "Restart Claude Code; /mcp lists the server"
     ),
-    "cursor": McpClient("Cursor", "mcpServers", False, "Start Cursor again; its settings list it"),
+    "cursor": McpClient("Cursor", "mcpServers", False, "Restart Cursor; its settings list it"),
     "vscode": McpClient(
-        "VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start it"
+        "VS Code", "servers", True, "In VS Code, run MCP: List Servers, and start the server"
     ),
 }
 
@@ -112,7 +112,7 @@ def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str)
     default="solward",
     show_default=True,
     callback=_entry_name,
-    help="Name of the entry; one for each wallet if the client has several.",
+    help="Name of the entry; each wallet of a client needs an entry of its own.",
 )
 @request_options(NewKey, without=("name", "wallet_id"))
 @yes_option
@@ -133,16 +133,16 @@ async def config(
     the same name is replaced and its key revoked. The new key is only in the file, which only its
     owner can read.
     """
-    program, path = CLIENTS[client], file_of(client) if file is None else file
+    program, path = CLIENTS[client], config_path(client) if file is None else file
     replaced: ApiKey | None = None
     if write:
         before = ClientFile.read(path, program.servers)
-        replaced = await _key_of(call, before.entry(name))
+        replaced = await _read_entry_key(call, before.entry(name))
         which = f"the wallet {visible(wallet.name)}"
-        question = f"Give {program.title} {which}, as {name} in {before.path}?"
+        question = f"Give {program.title} {which}, by the entry {name} in {before.path}?"
         if before.entry(name) is not None:
             ends = "" if replaced is None else f", and revoke its key {visible(replaced.name)}"
-            question = f"Replace {name} in {before.path} by one for {which}{ends}?"
+            question = f"Replace the entry {name} in {before.path} by one for {which}{ends}?"
         confirmed(question, yes)
     made = await call.client.keys.create(
         name=f"{program.title}: {wallet.name}"[:100],
@@ -151,7 +151,7 @@ async def config(
     )
     entry = program.entry(call.client.url, made.api_key)
     if not write:
-        text = f"Key {visible(made.name)} ({made.id}); it is shown only once. Put it into {path}:"
+        text = f"Key {visible(made.name)} ({made.id}), shown only once. Put this entry into {path}:"
         click.echo(text, err=True)
         click.echo(jsontext.indented({program.servers: {name: entry}}))
         return None
@@ -166,10 +166,10 @@ async def config(
         click.echo(f"Key {visible(replaced.name)} ({replaced.id}): revoked", err=True)
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": wallet.id})
     click.echo(f"Key {visible(made.name)} ({made.id}): created. {program.then}.", err=True)
-    return plain(f"Written: {name} in {path}")
+    return plain(f"Written: the entry {name} in {path}")
 
 
-async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
+async def _read_entry_key(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:
     """Return the API key in an entry; None if it is not a working key of this service."""
     from solward.client import ClientError, SolwardClient
 
@@ -184,8 +184,8 @@ async def _key_of(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey 
         return None
 
 
-def file_of(client: str, platform: str = sys.platform) -> Path:
-    """Return the file of the user's own servers, which apply to every project.
+def config_path(client: str, platform: str = sys.platform) -> Path:
+    """Return the client's file with the MCP servers of the user, used in every project.
 
     Args:
         platform: as `sys.platform` names it.
@@ -267,7 +267,7 @@ class ClientFile:
 @click.option(
     "--wallet",
     default=None,
-    help="Name, id or address of the only wallet to act on.  [default: the key's, or each call's]",
+    help="Name, id or address of the only wallet to act on.  [default: that of the key or call]",
 )
 @click.option(
     "--url",

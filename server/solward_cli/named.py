@@ -40,7 +40,7 @@ _MOST_PAGES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A record that is found once the service can be asked.
+    """A record as the command line names it, to be found by a client of the service.
 
     Attributes:
         text: what was typed.
@@ -77,7 +77,7 @@ class RecordName(click.ParamType):  # type: ignore[type-arg]  # Generic from cli
 
         found: list[OfferedName] = []
         with contextlib.suppress(Exception):
-            found = asyncio.run(self._offered(ctx.params.get("url")))
+            found = asyncio.run(self._read_offers(ctx.params.get("url")))
         return [
             CompletionItem(word, help=visible(text if word == name else name))
             for name, text, id_ in found
@@ -86,7 +86,7 @@ class RecordName(click.ParamType):  # type: ignore[type-arg]  # Generic from cli
             and (word := name if name.isprintable() and _SAFE.fullmatch(name) else id_)
         ]
 
-    async def _offered(self, url: str | None) -> list[OfferedName]:
+    async def _read_offers(self, url: str | None) -> list[OfferedName]:
         from solward.client import SolwardClient
         from solward.settings import Settings
 
@@ -99,9 +99,9 @@ class RecordName(click.ParamType):  # type: ignore[type-arg]  # Generic from cli
             return [] if self._offer is None else await self._offer(client)
 
 
-async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> NamedAddress:
-    """Find a recipient: an address as it is, a contact, which only an admin may name, or a wallet
-    by its name, its id or the beginning of it."""
+async def find_recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> NamedAddress:
+    """Find a recipient by its address, by a contact's name, which only an admin may use, or by a
+    wallet's name, id or beginning of the id."""
     from solward.client import Unauthorized
     from solward.client.wallets import ADDRESS, MIN_ID_PREFIX
     from solward.types.address_book import AddressBook, KnownAddress
@@ -123,16 +123,16 @@ async def recipient(client: SolwardClient, text: str, _: Mapping[str, Any]) -> N
     return KnownAddress(address, own.get(address, text))
 
 
-async def _wallet_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
+async def _find_wallet_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
     return (await client.wallets.find(text)).id
 
 
-async def _agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
+async def _find_agent_id(client: SolwardClient, text: str, _: Mapping[str, Any]) -> str:
     # A deleted agent is known only by its id.
     return text if _ID.fullmatch(text) else (await client.agents.find(text)).id
 
 
-def _by_name(
+def _name_finder(
     kind: str, read: Callable[[SolwardClient, Mapping[str, Any]], Awaitable[Sequence[Any]]]
 ) -> Find:
     """Return a function that finds a record by name or id among those that `read` returns."""
@@ -146,75 +146,75 @@ def _by_name(
     return find
 
 
-_key = _by_name("key", lambda client, _: client.keys.list())
+_find_key = _name_finder("key", lambda client, _: client.keys.list())
 
 
-async def _principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
-    """Return a principal by its id, as the log writes it; deleted ones have only an id."""
+async def _find_principal(client: SolwardClient, who: str, named: Mapping[str, Any]) -> str:
+    """Return a principal by its id, as in the audit log. A deleted principal has no name."""
     kind, _, name = who.partition(":")
     if kind == "agent":
-        return f"agent:{await _agent_id(client, name, named)}"
+        return f"agent:{await _find_agent_id(client, name, named)}"
     if kind == "key" and not _ID.fullmatch(name):
-        return f"key:{(await _key(client, name, named)).id}"
+        return f"key:{(await _find_key(client, name, named)).id}"
     return who
 
 
-async def _hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
-    """Find a hold by its id, or by the beginning of it among the open and the newest ones."""
+async def _find_hold(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Hold:
+    """Find a hold by its id, or an open or recent hold by the beginning of its id."""
     from solward.client import NotFoundError
 
     try:
         return await client.holds.get(text)
     except NotFoundError:
         pages = [await client.holds.list(is_open=each, limit=_PAGE) for each in (True, None)]
-    return _by_prefix("hold", text, [each for page in pages for each in page])
+    return _find_by_prefix("hold", text, [each for page in pages for each in page])
 
 
-async def _payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Payment:
-    """Find a payment by its id, or by the beginning of it among the newest ones."""
+async def _find_payment(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Payment:
+    """Find a payment by its id, or a recent payment by the beginning of its id."""
     from solward.client import NotFoundError
 
     try:
         return (await client.payments.get(text)).payment
     except NotFoundError:
-        return _by_prefix("payment", text, await client.payments.list(limit=_PAGE))
+        return _find_by_prefix("payment", text, await client.payments.list(limit=_PAGE))
 
 
-async def transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
+async def find_transaction(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Transaction:
     """Find one of the latest 10,000 transactions by its id, its id's beginning or its signature."""
     found: list[Transaction] = []
     for _page in range(_MOST_PAGES):
         page = await client.transactions.list(_PAGE, found[-1].id if found else None)
         found += page
-        if len(page) < _PAGE or any(_fits(each, text) for each in page):
+        if len(page) < _PAGE or any(_matches_text(each, text) for each in page):
             break
-    return _by_prefix("transaction", text, found)
+    return _find_by_prefix("transaction", text, found)
 
 
-def _by_prefix(kind: str, text: str, among: Iterable[R]) -> R:
-    """Return the only record whose id begins with a text, or whose signature is the text.
+def _find_by_prefix(kind: str, text: str, among: Iterable[R]) -> R:
+    """Return the only record whose id begins with `text` or whose signature is `text`.
 
     Raises:
         NotFoundError, AmbiguousName.
     """
     from solward.client import AmbiguousName, NotFoundError
 
-    fits = {each.id: each for each in among if _fits(each, text)}
+    fits = {each.id: each for each in among if _matches_text(each, text)}
     if not fits:
         raise NotFoundError(404, f"No {kind} has the id {text!r}")
     if len(fits) > 1:
-        raise AmbiguousName(f"{len(fits)} {kind}s begin with {text!r}; give more of it")
+        raise AmbiguousName(f"{len(fits)} {kind} ids begin with {text!r}; give a longer one")
     return fits.popitem()[1]
 
 
-def _fits(record: Hold | Payment | Transaction, text: str) -> bool:
+def _matches_text(record: Hold | Payment | Transaction, text: str) -> bool:
     from solward.client.wallets import MIN_ID_PREFIX
 
     begins = len(text) >= MIN_ID_PREFIX and record.id.startswith(text)
     return begins or text == getattr(record, "signature", None)
 
 
-async def _contact(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Contact:
+async def _find_contact(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Contact:
     from solward.client import NotFoundError
 
     for each in await client.contacts.list():
@@ -223,7 +223,7 @@ async def _contact(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Co
     raise NotFoundError(404, f"No contact has the name or the address {text!r}")
 
 
-async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skill:
+async def _find_skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skill:
     from solward.client import NotFoundError
 
     skills = {each.name: each for each in await client.skills()}
@@ -232,35 +232,35 @@ async def _skill(client: SolwardClient, text: str, _: Mapping[str, Any]) -> Skil
     return skills[text]
 
 
-async def _wallets(client: SolwardClient) -> list[OfferedName]:
+async def _offer_wallets(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.address, each.id) for each in await client.wallets.list()]
 
 
-async def _agents(client: SolwardClient) -> list[OfferedName]:
+async def _offer_agents(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.status, each.id) for each in await client.agents.list()]
 
 
-async def _skills(client: SolwardClient) -> list[OfferedName]:
+async def _offer_skills(client: SolwardClient) -> list[OfferedName]:
     return [(each.name, each.description, None) for each in await client.skills()]
 
 
-WALLET: Final = RecordName(lambda client, text, _: client.wallets.find(text), _wallets)
-WALLET_ID: Final = RecordName(_wallet_id, _wallets)
-AGENT_ID: Final = RecordName(_agent_id, _agents)
-TRANSACTION: Final = RecordName(transaction)
-RECIPIENT: Final = RecordName(recipient, _wallets)
-SKILL: Final = RecordName(_skill, _skills)
-PRINCIPAL: Final = RecordName(_principal)
+WALLET: Final = RecordName(lambda client, text, _: client.wallets.find(text), _offer_wallets)
+WALLET_ID: Final = RecordName(_find_wallet_id, _offer_wallets)
+AGENT_ID: Final = RecordName(_find_agent_id, _offer_agents)
+TRANSACTION: Final = RecordName(find_transaction)
+RECIPIENT: Final = RecordName(find_recipient, _offer_wallets)
+SKILL: Final = RecordName(_find_skill, _offer_skills)
+PRINCIPAL: Final = RecordName(_find_principal)
 
 BY_NAME: Final = {
-    "admin": RecordName(_by_name("admin credential", lambda client, _: client.admins.list())),
-    "agent": RecordName(lambda client, text, _: client.agents.find(text), _agents),
-    "contact": RecordName(_contact),
-    "hold": RecordName(_hold),
-    "key": RecordName(_key),
-    "payment": RecordName(_payment),
+    "admin": RecordName(_name_finder("admin credential", lambda client, _: client.admins.list())),
+    "agent": RecordName(lambda client, text, _: client.agents.find(text), _offer_agents),
+    "contact": RecordName(_find_contact),
+    "hold": RecordName(_find_hold),
+    "key": RecordName(_find_key),
+    "payment": RecordName(_find_payment),
     "schedule": RecordName(
-        _by_name("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
+        _name_finder("schedule", lambda client, named: client.schedules.list(named["wallet"].id))
     ),
     "wallet": WALLET,
 }

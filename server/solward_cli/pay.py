@@ -31,7 +31,7 @@ def pay() -> None:
     """Pay for requests over HTTP."""
 
 
-def _headers(_context: click.Context, _option: click.Parameter, texts: Any) -> dict[str, str]:
+def _read_headers(_context: click.Context, _option: click.Parameter, texts: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, colon, value = text.partition(":")
@@ -41,14 +41,14 @@ def _headers(_context: click.Context, _option: click.Parameter, texts: Any) -> d
     return found
 
 
-def _body(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+def _read_body(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is None or not text.startswith("@"):
         return text
     try:
         with click.open_file(text[1:], encoding="utf-8") as file:
             return str(file.read())
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{text[1:]}: it is no text") from None
+        raise click.BadParameter(f"{text[1:]}: it is not UTF-8 text") from None
     except OSError as error:
         raise click.BadParameter(f"{text[1:]}: {error.strerror or error}") from None
 
@@ -59,13 +59,13 @@ def _body(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("--max", required=True, help='The most to pay, such as "0.05 USDC".')
 @click.option("-X", "--request", "method", help="Method of the request.  [default: GET]")
 @click.option(
-    "-H", "--header", "headers", multiple=True, callback=_headers, help="A header, `Name: value`."
+    "-H", "--header", "headers", multiple=True, callback=_read_headers, help="As `Name: value`."
 )
 @click.option(
     "-d",
     "--data",
     "body",
-    callback=_body,
+    callback=_read_body,
     help="Body; sent with POST unless -X is given. @FILE reads a file, @- standard input.",
 )
 @click.option(
@@ -74,9 +74,7 @@ def _body(_context: click.Context, _option: click.Parameter, text: str | None) -
     type=WALLET_ID,
     help="The wallet that pays; needed if there are several.",
 )
-@click.option(
-    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
-)
+@click.option("--idempotency-key", "key", help="Pay at most once under this key, even if repeated.")
 @service_call
 async def curl(
     call: ServiceCall,
@@ -89,9 +87,9 @@ async def curl(
     """Request URL, and pay at most --max if the site asks for a payment.
 
     \b
-    The body goes to standard output, what was paid to standard error. Exit codes:
+    The body goes to standard output, the payment to standard error. Exit codes:
     0 served, 1 not served and nothing paid, 3 refused, 4 held: a person is asked,
-    5 paid and not served, 6 undecided: look again with --idempotency-key.
+    5 paid and not served, 6 not known yet: repeat it with --idempotency-key.
     """
     from solward.client import BadRequest, ClientError, Held, Refused
 
@@ -106,7 +104,7 @@ async def curl(
         found = await wallets.list()
         if len(found) != 1:
             raise InvalidRequest(
-                f"--wallet is required where there is not one wallet alone; there are {len(found)}"
+                f"--wallet is required unless there is exactly one wallet; there are {len(found)}"
             )
         wallet_id = found[0].id
     try:
@@ -130,9 +128,9 @@ async def curl(
         return None
     call.exit_code = exit_code(answer)
     # Standard output carries only the body.
-    click.echo(visible(line(answer)), err=True)
+    click.echo(visible(result_line(answer)), err=True)
     if answer.truncated:
-        click.echo("The body is longer; this is the first MiB of it.", err=True)
+        click.echo("Only the first MiB of the body is shown.", err=True)
     if call.as_json:
         click.echo(call.json_text())
     elif is_terminal():
@@ -160,7 +158,7 @@ def render_payment(answer: StoredPayment) -> Output:
     try:
         body = answer.body.decode()
     except UnicodeDecodeError:
-        body = f"{len(answer.body):,} bytes that are no text"
+        body = f"{len(answer.body):,} bytes that are not text"
     if len(body) > _MOST_TEXT:
         body = f"{body[:_MOST_TEXT]}… ({len(answer.body):,} bytes)"
     return answer_fields(
@@ -191,7 +189,7 @@ def render_quote(quote: PaymentQuote) -> Output:
     )
 
 
-def line(answer: PaidAnswer) -> str:
+def result_line(answer: PaidAnswer) -> str:
     """Describe on one line the payment and its result."""
     payment = answer.payment
     answered = f"Status {answer.status}" if answer.status else "No answer came"

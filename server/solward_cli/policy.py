@@ -48,10 +48,10 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
     solward policy add '{...}' is read from a file or -: a grant, an array of grants, or a
     policy, whose address book and readOnly are added too.
     """
-    new = _read(grant)
+    new = _read_document(grant)
     now = await call.client.policy.get()
     if new.get("version", now.version) != now.version:
-        fail(f"{grant} is of version {new['version']}, and version {now.version} is in force")
+        fail(f"{grant} has version {new['version']}, but version {now.version} is in force")
     book = {**now.book, **(new.get("book") or {})}
     # The service replaces the principals' names by their ids.
     read = await call.client.policy.check({**new, "book": book, "version": None})
@@ -59,7 +59,7 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
     kept = [each for each in now.read_only if each not in granted]
     added = [each for each in read.read_only if each not in kept]
     grants = [*now.grants, *read.grants]
-    draft = await _draft(call, now, yes, book=book, grants=grants, readOnly=[*kept, *added])
+    draft = await _check_draft(call, now, yes, book=book, grants=grants, readOnly=[*kept, *added])
     # A document of readOnly alone only takes rights away.
     if new.get("grants") or new.get("book"):
         confirmed("Grant this?", yes)
@@ -93,7 +93,7 @@ async def remove(call: ServiceCall, who: str, number: int | None, all_: bool, ye
     if left == []:
         read_only.append(principal)
     grants = [*rest, *(left or [])]
-    await _draft(call, now, yes, book=now.book, grants=grants, readOnly=read_only)
+    await _check_draft(call, now, yes, book=now.book, grants=grants, readOnly=read_only)
     if left is None:
         allowed = "do all that its limits allow"
         if principal.startswith("site:"):
@@ -111,7 +111,7 @@ async def check(call: ServiceCall, draft: str) -> Output:
 
     DRAFT is a whole policy as JSON: a file, or - for standard input.
     """
-    checked = await call.client.policy.check(_read(draft))
+    checked = await call.client.policy.check(_read_document(draft))
     call.set_json(checked.raw)
     now = await call.client.policy.get()
     changes = render_change(now, checked)
@@ -123,15 +123,15 @@ async def check(call: ServiceCall, draft: str) -> Output:
 @request_options(ReplayRequest, without=("draft",))
 @service_call
 async def replay(call: ServiceCall, draft: str | None, days: int | None) -> Output:
-    """Show which past transactions a draft policy would have decided otherwise.
+    """Show which past transactions a draft policy would have decided differently.
 
     Nothing is changed. Without DRAFT the policy in force is replayed.
     """
-    document = None if draft is None else _read(draft)
+    document = None if draft is None else _read_document(draft)
     return render_replay(await call.client.policy.replay(days=days, draft=document))
 
 
-async def _draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> Policy:
+async def _check_draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> Policy:
     """Check a draft policy and return it; print its changes, except with --yes and --json."""
     draft = await call.client.policy.check(document)
     if not yes or not call.as_json:
@@ -139,7 +139,7 @@ async def _draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> 
     return draft
 
 
-def _read(text: str) -> dict[str, Any]:
+def _read_document(text: str) -> dict[str, Any]:
     """Read a policy's document from a file, standard input, or a sentence."""
     # A text with a space is a sentence, unless a file has that name.
     if " " in text.strip() and not os.path.exists(text):
@@ -150,14 +150,14 @@ def _read(text: str) -> dict[str, Any]:
     except jsontext.DuplicateKey as error:
         fail(f"{text} is ambiguous: {error}")
     except jsontext.UnfitValue as error:
-        fail(f"{text} is no policy: {error}")
+        fail(f"{text} is not a policy: {error}")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         fail(
             f"{text!r} cannot be read ({why}); a JSON file, -, or a sentence in quotes is expected"
         )
     except ValueError:
-        fail(f"{text} is no JSON")
+        fail(f"{text} is not JSON")
     if isinstance(read, list):
         return {"grants": read}
     if not isinstance(read, dict):
@@ -175,7 +175,7 @@ def render_policy(policy: Policy) -> Output:
     rows += [("", sentence) for sentence in policy.sentences[len(policy.grants) :]]
     parts = [table((">", "GRANTED"), rows, "There are no grants.")]
     if policy.book:
-        parts += [plain(""), table(("BOOK", "ADDRESS"), [*_addresses(policy.book)], "")]
+        parts += [plain(""), table(("BOOK", "ADDRESS"), [*_address_pairs(policy.book)], "")]
     if policy.version is not None:
         parts += [plain(""), plain(f"Version {policy.version}.", "dim")]
     return together(*parts)
@@ -190,13 +190,11 @@ def render_change(before: Policy, after: Policy) -> Output:
         dict.fromkeys((*(each["who"] for each in policy.grants), *policy.read_only))
         for policy in (before, after)
     )
+    lines += [plain(f"  {each} will be bound by grants.", "dim") for each in new if each not in old]
     lines += [
-        plain(f"  {each} is bound by grants from then on.", "dim")
-        for each in new
-        if each not in old
-    ]
-    lines += [
-        plain(f"  {each} is no longer bound by grants.", "bold") for each in old if each not in new
+        plain(f"  {each} will no longer be bound by grants.", "bold")
+        for each in old
+        if each not in new
     ]
     return together(*lines) if lines else plain("No changes.", "dim")
 
@@ -204,7 +202,7 @@ def render_change(before: Policy, after: Policy) -> Output:
 def render_replay(report: Replay) -> Output:
     """Render the transactions that a draft would have decided differently."""
     days = "the last day" if report.days == 1 else f"the last {report.days} days"
-    counts = f"{report.judged} transactions of {days} judged, {report.changed} decided otherwise."
+    counts = f"{report.judged} transactions of {days} judged, {report.changed} decided differently."
     if report.refused_by_other_rules:
         counts += f" Other rules refused {report.refused_by_other_rules} more."
     if report.changed > len(report.changes):
@@ -217,10 +215,10 @@ def render_replay(report: Replay) -> Output:
 
 def _policy_lines(policy: Policy) -> Iterator[str]:
     yield from policy.sentences
-    yield from (f"{name} is {address}" for name, address in _addresses(policy.book))
+    yield from (f"{name} is {address}" for name, address in _address_pairs(policy.book))
 
 
-def _addresses(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _address_pairs(book: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((f"@{name}", each) for name, addresses in book.items() for each in addresses)
 
 
@@ -251,21 +249,21 @@ asks(
     REMOVE_CONTACT,
     "Remove a contact, by its name or address.",
     "{answer.address} has no name any more.",
-    question="Take the name {contact.name} away from {contact.address}?",
+    question="Remove the name {contact.name} of {contact.address}?",
 )
 
 
-def _switch(switch: Switch) -> Output:
+def _render_switch(switch: Switch) -> Output:
     what = "The service" if switch.wallet_id is None else f"The wallet {switch.wallet_id}"
     return plain(f"{what} is {'frozen' if switch.frozen else 'not frozen'}.")
 
 
-def _frozen(found: Frozen) -> Output:
+def _render_frozen(found: Frozen) -> Output:
     service = "The service is not frozen."
     if found.since is not None:
         why = f": {visible(found.reason)}" if found.reason else ""
         service = f"The service is frozen since {moment(found.since)} UTC{why}"
-    none = "No wallet is frozen by itself."
+    none = "No single wallet is frozen."
     cells = (("WALLET", lambda each: each.name), "since", "reason")
     wallets = answer_table(found.wallets, *cells, empty=none)
     more = found.frozen_wallets - len(found.wallets)
@@ -276,17 +274,17 @@ freeze = asks(
     None,
     FREEZE,
     "Stop every new transaction at once, until `unfreeze`; needs the admin secret.",
-    _switch,
+    _render_switch,
 )
 unfreeze = asks(
     None,
     UNFREEZE,
     "Allow transactions again, of the service or of one wallet; needs the admin secret.",
-    _switch,
+    _render_switch,
 )
 frozen = asks(
     None,
     LIST_FROZEN,
     "Show what is frozen, since when and why; needs the admin secret.",
-    _frozen,
+    _render_frozen,
 )

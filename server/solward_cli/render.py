@@ -59,13 +59,13 @@ def visible(text: object, *, lines: bool = False) -> str:
     Names of wallets and tokens could otherwise move the cursor, or hide and reorder letters.
     """
     allowed = JOINERS + ("\n\t" if lines else "")
-    seen = UNSEEN.sub(lambda found: _escaped(found[0]), str(text))
+    seen = UNSEEN.sub(lambda found: _escape(found[0]), str(text))
     return "".join(
-        each if each.isprintable() or each in allowed else _escaped(each) for each in seen
+        each if each.isprintable() or each in allowed else _escape(each) for each in seen
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
@@ -76,7 +76,7 @@ def plain(text: object, style: str = "", *, lines: bool = False) -> Text:
     return Text(visible(text, lines=lines), style=style)
 
 
-def _text(value: object, *, lines: bool = False) -> Text:
+def _to_text(value: object, *, lines: bool = False) -> Text:
     from rich.text import Text
 
     return value if isinstance(value, Text) else plain(value, lines=lines)
@@ -144,12 +144,12 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) 
             overflow="fold",
         )
     for row in rows:
-        cells = map(_text, row)
-        grid.add_row(*(map(_on_one_line, cells) if whole else cells))
+        cells = map(_to_text, row)
+        grid.add_row(*(map(_join_lines, cells) if whole else cells))
     return grid if grid.row_count else plain(empty, "dim")
 
 
-def _on_one_line(cell: Text) -> Text:
+def _join_lines(cell: Text) -> Text:
     # Two spaces separate columns, so several spaces within a value become one.
     line = " ".join("; ".join(cell.plain.splitlines()).split())
     return plain(line or "-", str(cell.style))
@@ -164,7 +164,7 @@ def fields(values: Mapping[str, object]) -> Output:
     grid.add_column(overflow="fold")
     for name, value in values.items():
         if value is not None:
-            grid.add_row(name, _text(value, lines=True))
+            grid.add_row(name, _to_text(value, lines=True))
     return grid
 
 
@@ -174,7 +174,7 @@ Cell: TypeAlias = "str | tuple[str, Any]"
 
 def answer_table(found: Sequence[Answer], *cells: Cell, empty: str) -> Output:
     """Make a table with a row for each answer and a column for each cell."""
-    columns = [_heading(type(found[0]), _name(cell)) for cell in cells if found]
+    columns = [_column_heading(type(found[0]), _cell_name(cell)) for cell in cells if found]
     rows = [[_value(each, cell, in_table=True) for cell in cells] for each in found]
     return table(columns, rows, empty)
 
@@ -182,11 +182,11 @@ def answer_table(found: Sequence[Answer], *cells: Cell, empty: str) -> Output:
 def answer_fields(found: Answer, *cells: Cell) -> Output:
     """Make a table with a line for each cell that has a value."""
     kind = type(found)
-    values = {_label(kind, _name(cell)): _value(found, cell, in_table=False) for cell in cells}
+    values = {_label(kind, _cell_name(cell)): _value(found, cell, in_table=False) for cell in cells}
     return fields(values)
 
 
-def _name(cell: Cell) -> str:
+def _cell_name(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell[0]
 
 
@@ -194,28 +194,28 @@ def _label(kind: type[Answer], name: str) -> str:
     field = declared_fields(kind).get(name)
     if field is not None and field.title:
         return field.title
-    if name not in _types(kind):
+    if name not in _field_types(kind):
         return name
     if name == "id":
         return kind.__name__
     return name.removesuffix("_id").removesuffix("_at").replace("_", " ").capitalize()
 
 
-def _heading(kind: type[Answer], name: str) -> str:
-    types = _types(kind).get(name, ())
+def _column_heading(kind: type[Answer], name: str) -> str:
+    types = _field_types(kind).get(name, ())
     heading = "ID" if name == "id" else _label(kind, name).upper()
     if datetime in types:
         return f"{heading} (UTC)"
     return f">{heading}" if int in types or Decimal in types else heading
 
 
-def _types(kind: type[Answer]) -> Mapping[str, tuple[Any, ...]]:
+def _field_types(kind: type[Answer]) -> Mapping[str, tuple[Any, ...]]:
     """Map the name of each field to its type and the type's parts."""
     return {name: (hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()}
 
 
 def _value(found: Answer, cell: Cell, *, in_table: bool) -> object:
-    name = _name(cell)
+    name = _cell_name(cell)
     value = getattr(found, name) if isinstance(cell, str) else cell[1]
     if callable(value):
         value = value(found)

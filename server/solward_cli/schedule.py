@@ -12,7 +12,7 @@ from solward.resources import schedules
 from solward.resources.declare import fields_of
 from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
 from solward_cli.declared import asks, lists, option_name, request_options, sent
-from solward_cli.entrypoint import several
+from solward_cli.entrypoint import combine_parameters
 from solward_cli.named import argument
 from solward_cli.render import Output, answer_fields
 from solward_cli.service_call import EXIT_FAILED, EXIT_HELD, ServiceCall, service_call, waiting
@@ -33,7 +33,7 @@ def schedule() -> None:
     """Run skills on a wallet at set times, without a model."""
 
 
-_arguments = several(argument("wallet"), argument("schedule"))
+_arguments = combine_parameters(argument("wallet"), argument("schedule"))
 _NOTHING: Final = dict.fromkeys(each.name for each in fields_of(ChangedSchedule))
 # Fields that can be cleared, by the name of their option.
 _CLEARED: Final = {
@@ -48,9 +48,9 @@ _CLEARED: Final = {
 async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
     """Schedule SKILL on WALLET, with the rights of your credential.
 
-    Names are unique for a wallet: the same name again creates nothing.
+    Names are unique in a wallet: a name that is in use creates nothing.
     """
-    values["parameters"] = await _parameters(call, values["skill"], values["parameters"])
+    values["parameters"] = await _read_params(call, values["skill"], values["parameters"])
     made = await call.ask(schedules.CREATE_SCHEDULE, wallet.id, **sent(NewSchedule, values))
     return await _render(call, made)
 
@@ -73,16 +73,16 @@ async def change(
     --param and --grant replace all former values.
     """
     if values["parameters"]:
-        values["parameters"] = await _parameters(call, schedule.skill, values["parameters"])
+        values["parameters"] = await _read_params(call, schedule.skill, values["parameters"])
     given = requested(ChangedSchedule, **_NOTHING | sent(ChangedSchedule, values))
     fields = given | {_CLEARED[each]: None for each in clear}
     if not fields:
-        raise click.UsageError("Give an option for what is to change.")
+        raise click.UsageError("Give at least one option that changes the schedule.")
     changed = await call.ask(schedules.CHANGE_SCHEDULE, wallet.id, schedule.id, fields=fields)
     return await _render(call, changed)
 
 
-async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> dict[str, Any]:
+async def _read_params(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> dict[str, Any]:
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[skill].parameters if skill in skills else {}
     return parameters(texts, schema.get("properties", {}))
@@ -90,15 +90,15 @@ async def _parameters(call: ServiceCall, skill: str, texts: tuple[str, ...]) -> 
 
 @schedule.command()
 @_arguments
-@click.option("--idempotency-key", help="Ask for one run under this key, even if sent again.")
+@click.option("--idempotency-key", help="Run at most once under this key, even if repeated.")
 @service_call
 async def run(
     call: ServiceCall, wallet: Wallet, schedule: Schedule, idempotency_key: str | None
 ) -> Output:
     """Run a schedule once now, in addition to its due times, and show the result.
 
-    It has the rights that every run of it has, and counts like one. Exits with 1 if it was refused,
-    failed or was skipped, with 3 if a person is asked.
+    The run has the rights of every run of the schedule, and counts like one. Exits with 1 if it was
+    refused, failed or was skipped, with 3 if a person is asked.
     """
     asked = await call.client.schedules.run(wallet.id, schedule.id, idempotency_key=idempotency_key)
     with waiting("Running"):
@@ -158,7 +158,7 @@ for _call, _name, _does in (
     (
         schedules.RESUME_SCHEDULE,
         "resume",
-        "Resume a schedule from its next due time, without those missed meanwhile.",
+        "Resume a schedule at its next due time; missed runs are skipped.",
     ),
 ):
     asks(schedule, _call, _does, _render, name=_name)

@@ -90,14 +90,14 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
     type=click.IntRange(0, 65535),
     default=WORKER_PORT,
     show_default=True,
-    help="Port of these endpoints; 0 takes a free one.",
+    help="Port of the three endpoints; 0 takes a free one.",
 )
 @log_level_option
 def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     """Run agents' cycles until interrupted, on a PostgreSQL that other processes share.
 
     Exits with 0 when it is stopped, after its payments are recorded; with 1 when it loses the
-    queue, for a supervisor to start another; with 2 when it cannot start.
+    queue and must be restarted; with 2 when it cannot start.
     """
     begin_service()
     from solward.service.service import Solward
@@ -137,7 +137,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 async def run_worker(
     worker: Worker, stop: asyncio.Event, endpoint: Coroutine[Any, Any, None] | None = None
 ) -> None:
-    """Run a worker until `stop` is set, and its HTTP endpoint, which ends by `stop` too.
+    """Run a worker and its HTTP endpoint until `stop` is set.
 
     Raises:
         WorkerLost: the worker ended by itself; with an endpoint, `stop` is set then.
@@ -188,7 +188,7 @@ async def run_workers(service: Solward, stop: asyncio.Event) -> None:
 def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
     """Serve the dashboard of a running service; Ctrl-C stops it.
 
-    Without DASHBOARD_PASSWORD it is for this machine only.
+    Without DASHBOARD_PASSWORD only this machine can open the dashboard.
     """
     import_lean()
     from solward.telemetry import logs

@@ -39,7 +39,7 @@ Command: TypeAlias = "Callable[..., Coroutine[Any, Any, Output | None]]"
 
 @dataclass(slots=True)
 class ServiceCall:
-    """One command's call of the service.
+    """A command's client of the service, and how the command prints.
 
     Attributes:
         settings: the command's own, not the service's.
@@ -58,7 +58,7 @@ class ServiceCall:
     _text: str = ""
 
     async def ask(self, call: Call[Any], *parts: str, **fields: Any) -> Any:
-        """Return the answer of a declared call, for `--json`; the service chooses fields left out.
+        """Return the answer of a declared call, which `--json` prints; unset fields are left out.
 
         Args:
             parts: the parts of its path.
@@ -73,7 +73,7 @@ class ServiceCall:
         self._json = raw
 
     def note(self, text: str) -> None:
-        """Print a remark on the result on standard error, unless `--json` prints it all."""
+        """Print a remark on standard error, except with `--json`, whose output is complete."""
         if not self.as_json:
             click.echo(text, err=True)
 
@@ -149,7 +149,7 @@ def service_call(function: Command) -> Callable[..., None]:
             tell_error(error)
             sys.exit(EXIT_FAILED)
         except KeyboardInterrupt:
-            click.echo(_interruption(transport), err=True, nl=False)
+            click.echo(_interruption_line(transport), err=True, nl=False)
             sys.exit(EXIT_INTERRUPTED)
         if code:
             sys.exit(code)
@@ -181,7 +181,7 @@ def tell_error(error: SolwardError) -> None:
         text += f" (set SOLWARD_API_KEY to {needed})"
     print_error(text)
     if (key := getattr(error, "idempotency_key", None)) is not None:
-        click.echo(f"Ask again with {_option(key)}", err=True)
+        click.echo(f"Ask again with {_key_option(key)}", err=True)
 
 
 def tell_held(held: Held, as_json: bool) -> None:
@@ -190,11 +190,11 @@ def tell_held(held: Held, as_json: bool) -> None:
         click.echo(jsontext.dumps(dict(held.raw)))
     then = f"A person may approve it until {moment(held.expires_at)} UTC"
     if held.state != "held":
-        then = "It is approved, and not carried out yet"
+        then = "Approved, but not carried out yet"
     click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
     click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
     if held.idempotency_key is not None:
-        click.echo(f"Then ask again with {_option(held.idempotency_key)}", err=True)
+        click.echo(f"Then ask again with {_key_option(held.idempotency_key)}", err=True)
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ def interruptible() -> Iterator[None]:
 
 
 def exact(text: str) -> Decimal:
-    """Parse a plain decimal number, exactly; the type of arguments and options that are amounts."""
+    """Parse a plain decimal number exactly. It is the click type of amounts."""
     from solward.client.arguments import exact_number
 
     # A long text would push the reason off the screen.
@@ -241,16 +241,16 @@ def exact(text: str) -> Decimal:
         raise click.BadParameter(str(error).replace(repr(text), repr(shown))) from None
 
 
-def _option(key: str) -> str:
+def _key_option(key: str) -> str:
     return f"--idempotency-key {shlex.quote(key)}"
 
 
-def _interruption(transport: RecordingTransport) -> str:
+def _interruption_line(transport: RecordingTransport) -> str:
     """Return the line to print if a command is interrupted; empty if no payment was sent."""
     key = transport.sent_key
     if key is None:
         return ""
-    return f"Interrupted; it may have been paid. Ask again with {_option(key)}\n"
+    return f"Interrupted; the payment may have been made. Ask again with {_key_option(key)}\n"
 
 
 @contextlib.contextmanager
@@ -260,7 +260,7 @@ def _tell_key_on_signal(transport: RecordingTransport) -> Iterator[None]:
     def tell(number: int, _frame: object) -> None:
         # A stream may be in the middle of a write here, and the terminal may be gone.
         with contextlib.suppress(OSError):
-            os.write(2, _interruption(transport).encode())
+            os.write(2, _interruption_line(transport).encode())
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 

@@ -51,11 +51,9 @@ def skills() -> None:
     "params",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A parameter, or all of them as a JSON object; may be given more than once.",
+    help="A parameter, or a JSON object of parameters; may be given more than once.",
 )
-@click.option(
-    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
-)
+@click.option("--idempotency-key", "key", help="Pay at most once under this key, even if repeated.")
 @service_call
 async def run(
     call: ServiceCall, name: Skill, wallet_id: str, params: tuple[str, ...], key: str | None
@@ -71,7 +69,7 @@ async def run(
 def parameters(
     texts: tuple[str, ...], properties: Mapping[str, Any], option: str = "--param"
 ) -> dict[str, Any]:
-    """Parse parameters by a schema: a string if it declares one, else JSON.
+    """Parse parameters by a schema: as text if it declares a string, else as JSON.
 
     Args:
         option: the option's name, for refusals.
@@ -93,15 +91,15 @@ def parameters(
                     f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint=option
                 )
             is_string = properties.get(name, {}).get("type") == "string"
-            given = {name: value if is_string else value_of(value)}
+            given = {name: value if is_string else parse_value(value)}
         if twice := values.keys() & given.keys():
             raise click.BadParameter(f"{min(twice)} is given twice", param_hint=option)
         values |= given
     return values
 
 
-def value_of(text: str) -> Any:
-    """Parse a value as JSON, or return the text if it is none; raises `click.BadParameter` for JSON
+def parse_value(text: str) -> Any:
+    """Parse a value as JSON, or return it if it is not JSON; raises `click.BadParameter` for JSON
     with a repeated key or a value that cannot be stored."""
     try:
         return jsontext.read(text)
@@ -122,15 +120,15 @@ async def show(call: ServiceCall, name: Skill) -> Output:
     properties = schema.get("properties", {})
     required = schema.get("required", ())
     rows = [
-        (each, kind_of(of), range_of(each in required, of), of.get("description", ""))
+        (each, type_text(of), limits_text(each in required, of), of.get("description", ""))
         for each, of in properties.items()
     ]
     columns = ("PARAMETER", "TYPE", "TAKES", "DESCRIPTION")
     about = answer_fields(skill, "name", "description", "effects", "distribution", "version")
-    return together(about, table(columns, rows, "It has no parameters."))
+    return together(about, table(columns, rows, "The skill has no parameters."))
 
 
-def kind_of(schema: Mapping[str, Any]) -> str:
+def type_text(schema: Mapping[str, Any]) -> str:
     """Return a parameter's JSON type, or its allowed values."""
     if "enum" in schema:
         return " or ".join(jsontext.dumps(each) for each in schema["enum"])
@@ -138,8 +136,8 @@ def kind_of(schema: Mapping[str, Any]) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
-def range_of(is_required: bool, schema: Mapping[str, Any]) -> str:
-    """Say whether a parameter is required, its default and its limits."""
+def limits_text(is_required: bool, schema: Mapping[str, Any]) -> str:
+    """Describe whether a parameter is required, its default and its limits."""
     said = "required" if is_required else "optional"
     if "default" in schema:
         said = f"default {jsontext.dumps(schema['default'])}"
@@ -163,7 +161,7 @@ def settings() -> None:
 async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
     """Set a skill's setting, from its next call on.
 
-    A secret is given by its NAME alone: it is asked for, or read from standard input.
+    For a secret give its NAME alone: the value is asked for, or read from standard input.
     """
     name, equals, text = setting.partition("=")
     found = await call.client.plugin_state.settings(skill)
@@ -179,7 +177,7 @@ async def set_setting(call: ServiceCall, skill: str, setting: str) -> Output:
     elif not equals:
         text = sys.stdin.readline().rstrip("\r\n")
     is_text = found.schema.get("properties", {}).get(name, {}).get("type") == "string"
-    value: Any = text if is_text else value_of(text)
+    value: Any = text if is_text else parse_value(text)
     await call.client.plugin_state.set(skill, name, value)
     return plain(f"{name} of {skill} is set.")
 
@@ -194,7 +192,7 @@ _wallet = click.option(
     "wallet_id",
     required=True,
     type=WALLET_ID,
-    help="The wallet that they are kept for.",
+    help="The wallet whose entries are meant.",
 )
 
 
@@ -204,7 +202,7 @@ _wallet = click.option(
 @click.option("--prefix", default="", help="Only keys with this prefix.")
 @service_call
 async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: str) -> Output:
-    """List the entries that a plugin keeps for a wallet, 200 at most."""
+    """List up to 200 entries that a plugin keeps for a wallet."""
     from solward.plugins.folders.layout import canonical
     from solward.types.entries import MAX_LISTED
 
@@ -216,7 +214,7 @@ async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: s
         names = {each.distribution for each in known.plugins}
         names |= {each.name for each in known.distributions}
         if canonical(plugin) not in map(canonical, names):
-            fail(f"No distribution {plugin!r} is installed, and none keeps entries under that name")
+            fail(f"No distribution {plugin!r} is installed, and no entries have that name")
     rows = [
         (
             each.key,
@@ -230,7 +228,7 @@ async def list_entries(call: ServiceCall, plugin: str, wallet_id: str, prefix: s
     return table(("KEY", ">VERSION", "CHANGED", "TRANSACTION", "VALUE"), rows, "No entries.")
 
 
-def _settings(found: declared.SkillSettings) -> Output:
+def _render_settings(found: declared.SkillSettings) -> Output:
     required = found.schema.get("required", ())
     declared = found.schema.get("properties", {})
     rows = []
@@ -239,10 +237,10 @@ def _settings(found: declared.SkillSettings) -> Output:
         value = "********" if each.secret else jsontext.dumps(each.value)
         cells = (name, "set", value) if each.set else (name, "not set", "")
         if of is None:
-            rows.append((*cells, "", "", "not declared any more"))
+            rows.append((*cells, "", "", "no longer declared"))
             continue
-        kind = "secret" if each.secret else kind_of(of)
-        rows.append((*cells, kind, range_of(name in required, of), of.get("description", "")))
+        kind = "secret" if each.secret else type_text(of)
+        rows.append((*cells, kind, limits_text(name in required, of), of.get("description", "")))
     return table(("NAME", "STATE", "VALUE", "TYPE", "TAKES", "DESCRIPTION"), rows, "")
 
 
@@ -252,7 +250,7 @@ def _settings(found: declared.SkillSettings) -> Output:
 @_wallet
 @service_call
 async def delete_entry(call: ServiceCall, plugin: str, key: str, wallet_id: str) -> Output:
-    """Delete an entry; the plugin may then repeat what the entry kept it from doing."""
+    """Delete an entry; the plugin may then repeat an action that the entry prevented."""
     answer = await call.client.plugin_state.delete(wallet_id, plugin, key=key)
     if not answer.deleted:
         fail(f"{plugin} keeps no entry {key!r} for this wallet")
@@ -271,7 +269,7 @@ asks(
     settings,
     declared.SHOW_SETTINGS,
     "Show a skill's settings; a secret is shown only as set or not set.",
-    _settings,
+    _render_settings,
     name="show",
 )
 asks(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _POLL_S = 1.0
 _DEFAULT_RETRY_S = 5.0
 _BLOCKED = re.compile(r"Transaction blocked by guardrail (\w+): ")
-_EXPORT = "or take the key along: stop the service and run solward wallet export"
+_EXPORT = "or move the key itself: stop the service and run solward wallet export"
 _ADVICE = {
     "max_per_tx": f"raise MAX_SOL_PER_TRANSACTION, {_EXPORT}",
     "daily_limit": "sweep again when the 24 hours are over, raise DAILY_SPENDING_LIMIT_SOL or"
@@ -46,7 +46,7 @@ _ADVICE = {
     "spending_limit_check": "sweep with the admin secret, or an API key that may spend more",
     "costs_limit": "sweep again when the 24 hours are over, raise MAX_COSTS_SOL_PER_DAY,"
     f" {_EXPORT}",
-    "blocked_address": "choose another address, or take it out of BLOCKED_ADDRESSES",
+    "blocked_address": "choose another address, or remove this one from BLOCKED_ADDRESSES",
     "freeze": "lift the freeze: solward unfreeze",
 }
 
@@ -62,7 +62,7 @@ LEAST_PART = 100_000
 # The result of a step that made no transaction, because the wallet had changed.
 _RETRY = "retry"
 # Advice for a wallet that holds too little to pay a fee.
-_MORE = "send it 0.001 SOL and sweep again, or leave it"
+_MORE = "send the wallet 0.001 SOL and sweep again, or leave the rest"
 
 
 @click.command()
@@ -78,24 +78,22 @@ async def sweep(
 
     Empties the wallet's pockets, withdraws inactive stakes, unwraps SOL, sends every token, closes
     the emptied accounts, and then sends all SOL but the fees, in as many transfers as the limits
-    require; it waits for the rate limit. What a limit holds back is listed, with what to do.
-    Interrupted, run it again.
+    require; it waits for the rate limit. What a limit keeps back is listed with advice. If
+    the sweep is interrupted, run it again.
     """
     from solders.pubkey import Pubkey
 
     try:
         Pubkey.from_string(to.address)
     except ValueError:
-        raise InvalidRequest(
-            f"TO must be a base58 Solana address; {to.address!r} is none"
-        ) from None
+        raise InvalidRequest(f"TO must be a base58 Solana address; {to.address!r} is not") from None
     if to.address == wallet.address:
         raise InvalidRequest("TO is this wallet itself")
     await check_idle(call, wallet)
-    steps = await plan(call.client, wallet)
+    steps = await list_steps(call.client, wallet)
     if dry_run:
         call.set_json({"dryRun": True, "to": to.address, "steps": steps})
-        text = "\n".join((*steps, f"To {to.address}. Nothing was sent."))
+        text = "\n".join((*steps, f"Recipient: {to.address}. Nothing was sent."))
         return plain(text if steps else "The wallet holds nothing.", lines=True)
 
     def print_step(step: str) -> None:
@@ -138,13 +136,13 @@ async def check_idle(call: ServiceCall, wallet: Wallet) -> None:
                 f"The schedule {schedule.name} runs on this wallet; pause it first: solward"
                 f" schedule pause {wallet.id} {schedule.id}"
             )
-    if (await _limits(call.client, wallet)).frozen:
+    if (await _read_limits(call.client, wallet)).frozen:
         raise InvalidRequest("Transactions of this wallet are frozen; first: solward unfreeze")
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """Something that stays in the wallet, the reason, and what to do about it."""
+    """An asset that stays in the wallet, with the reason and advice."""
 
     what: str
     why: str
@@ -171,7 +169,7 @@ class Sweep:
 
     async def run(self) -> None:
         """Empty pockets, withdraw stakes, unwrap SOL, send tokens, close accounts, send SOL."""
-        await self._wait_while(self._has_pending)
+        await self._wait_while(self._pending_reason)
         await self._empty_pockets()
         await self._withdraw_stakes()
         await self._unwrap_sol()
@@ -188,13 +186,13 @@ class Sweep:
                 printed = True
             await asyncio.sleep(_POLL_S)
 
-    async def _has_pending(self) -> str | None:
+    async def _pending_reason(self) -> str | None:
         records = await self.client.wallets.transactions(self.wallet.id, limit=500)
         pending = sum(record.status == "pending" for record in records)
-        return f"{pending} transactions of the wallet are on their way" if pending else None
+        return f"{pending} transactions of the wallet are pending" if pending else None
 
-    async def _has_no_room(self) -> str | None:
-        minute = (await _limits(self.client, self.wallet)).max_transactions_per_minute
+    async def _rate_limit_reason(self) -> str | None:
+        minute = (await _read_limits(self.client, self.wallet)).max_transactions_per_minute
         allowed = f"{minute.limit} transactions a minute are allowed"
         return f"{allowed} (MAX_TRANSACTIONS_PER_MINUTE)" if minute.left == 0 else None
 
@@ -206,15 +204,15 @@ class Sweep:
         await self._balance()
         for pocket in (await wallets.pockets(self.wallet.id)).pockets:
             what = describe_pocket(pocket)
-            step = f"bring home {what}"
+            step = f"empty {what}"
             try:
                 if await self._transact(step, wallets.sweep_pocket, pocket.address) is _RETRY:
                     # It was refused after the wallet had paid for some transactions of it.
-                    self._leave(what, "not all of it came home", f"sweep again, {_EXPORT}")
+                    self._report(what, "the pocket still holds a part", f"sweep again, {_EXPORT}")
             except NotFoundError:
                 continue  # The last request of an interrupted sweep has emptied it meanwhile.
             except Unauthorized as error:
-                self._leave(what, str(error), "sweep with the admin secret")
+                self._report(what, str(error), "sweep with the admin secret")
 
     async def _withdraw_stakes(self) -> None:
         wallets = self.client.wallets
@@ -226,8 +224,8 @@ class Sweep:
                 withdraw = wallets.withdraw_stake
                 await self._transact(f"withdraw {what}", withdraw, stake_account=stake.address)
             else:
-                reason = "it is locked" if stake.locked else "it is not inactive"
-                self._leave(what, reason, stake_advice(stake))
+                reason = "it is locked" if stake.locked else "it is not inactive yet"
+                self._report(what, reason, stake_advice(stake))
 
     async def _unwrap_sol(self) -> None:
         for token in (await self._balance()).tokens:
@@ -245,7 +243,7 @@ class Sweep:
         ]:
             token = held[0]
             name = token.symbol or token.mint
-            units = _may_leave(await _limits(self.client, self.wallet), token)
+            units = _sendable_units(await _read_limits(self.client, self.wallet), token)
             if units:
                 amount = from_units(units, token.decimals)
                 step = f"send {format_amount(amount)} {name}"
@@ -255,8 +253,8 @@ class Sweep:
             done.add(token.mint)
             if units < token.units:
                 rest = amount_text(token.units - units, token.decimals)
-                why = "TOKEN_LIMITS leaves no more of it today"
-                self._leave(f"{rest} {name}", why, _ADVICE["daily_limit"])
+                why = "TOKEN_LIMITS allows no more of this token today"
+                self._report(f"{rest} {name}", why, _ADVICE["daily_limit"])
 
     async def _close_accounts(self) -> None:
         refused: set[str] = set()
@@ -275,7 +273,7 @@ class Sweep:
         while True:
             sol = (await self._balance()).sol
             balance = sol_to_lamports(sol) if sol else 0
-            part = next_part(balance, *_caps(await _limits(self.client, self.wallet)))
+            part = next_part(balance, *_sol_limits(await _read_limits(self.client, self.wallet)))
             if part == 0:
                 break
             record = await self._transact(
@@ -288,10 +286,10 @@ class Sweep:
             if record is None:
                 return
         if balance:
-            _, today = _caps(await _limits(self.client, self.wallet))
-            self.left.append(_unsent_sol(balance, today))
+            _, today = _sol_limits(await _read_limits(self.client, self.wallet))
+            self.left.append(_sol_remainder(balance, today))
 
-    def _leave(self, what: str, why: str, advice: str) -> None:
+    def _report(self, what: str, why: str, advice: str) -> None:
         self.left.append(Remainder(what, why, advice))
 
     async def _transact(
@@ -315,7 +313,7 @@ class Sweep:
         from solward.client import BadRequest, RateLimited, Refused
 
         while True:
-            await self._wait_while(self._has_no_room)
+            await self._wait_while(self._rate_limit_reason)
             self.print_step(what)
             try:
                 record = await make(self.wallet.id, *given, **fields)
@@ -333,12 +331,12 @@ class Sweep:
                     continue
                 if self._last_balance != (await self._balance()).raw:
                     return _RETRY
-                other = advice or f"mend it and sweep again, {_EXPORT}"
-                self._leave(what, str(error), _ADVICE.get(rule, other))
+                other = advice or f"mend this and sweep again, {_EXPORT}"
+                self._report(what, str(error), _ADVICE.get(rule, other))
                 return None
             self.sent.append(record)
             if record.status == "pending":
-                self._leave(what, "the ledger has not decided yet", "sweep again in a minute")
+                self._report(what, "the ledger has not decided yet", "sweep again in a minute")
                 return None
             return record
 
@@ -349,12 +347,12 @@ class Sweep:
         return balance
 
 
-async def _limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
+async def _read_limits(client: SolwardClient, wallet: Wallet) -> WalletLimits:
     return WalletLimits.of(await client.wallets.limits(wallet.id))
 
 
-def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
-    """Return the lamports that may leave in one transaction, and today; None is no limit."""
+def _sol_limits(limits: WalletLimits) -> tuple[int | None, int | None]:
+    """Return the maximum lamports for one transaction and for today; None is no limit."""
     at_once, today = (
         None if sol is None else sol_to_lamports(sol) if sol else 0
         for sol in (limits.max_sol, limits.daily_spending_limit_sol.left)
@@ -362,20 +360,20 @@ def _caps(limits: WalletLimits) -> tuple[int | None, int | None]:
     return at_once, today
 
 
-def _may_leave(limits: WalletLimits, token: TokenBalance) -> int:
+def _sendable_units(limits: WalletLimits, token: TokenBalance) -> int:
     """Return how many units of a token may leave today."""
     limit = limits.daily_tokens.get(token.mint)
     return token.units if limit is None else min(token.units, int(limit["left"]))
 
 
-def _unsent_sol(balance: int, today: int | None) -> Remainder:
+def _sol_remainder(balance: int, today: int | None) -> Remainder:
     what = f"{format_sol(balance)} SOL"
     if balance <= FEE:
-        return Remainder(what, "it is no more than the network's fee", _MORE)
+        return Remainder(what, "it does not exceed the network's fee", _MORE)
     if today is not None and today < balance - FEE:
         why = f"daily_limit: {format_sol(today)} SOL may still be sent today"
         return Remainder(what, why, _ADVICE["daily_limit"])
-    return Remainder(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])
+    return Remainder(what, "max_per_tx allows no part that can be sent", _ADVICE["max_per_tx"])
 
 
 def next_part(balance: int, at_once: int | None, today: int | None) -> int:
@@ -394,12 +392,12 @@ def next_part(balance: int, at_once: int | None, today: int | None) -> int:
     return part if part >= LEAST_PART else 0
 
 
-async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
-    """List a sweep's steps for the wallet's present state, one line each, and what would stay."""
+async def list_steps(client: SolwardClient, wallet: Wallet) -> list[str]:
+    """List a sweep's steps for the wallet's present state, and the stakes that stay, as lines."""
     balance = await client.wallets.balance(wallet.id, empty=True)
-    limits = await _limits(client, wallet)
+    limits = await _read_limits(client, wallet)
     pockets = (await client.wallets.pockets(wallet.id)).pockets
-    lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
+    lines = [f"empty    {describe_pocket(pocket)}, and send its assets" for pocket in pockets]
     for stake in (await client.wallets.stakes(wallet.id)).stakes:
         verb = "withdraw" if stake.can_be_withdrawn else "stays:  "
         advice = "" if stake.can_be_withdrawn else f"; {stake_advice(stake)}"
@@ -412,7 +410,7 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
         elif token.mint == WRAPPED_SOL_MINT:
             lines.append(f"unwrap   {amount} SOL")
         else:
-            limited = _may_leave(limits, token) < token.units
+            limited = _sendable_units(limits, token) < token.units
             limit = ", as far as TOKEN_LIMITS leaves room today" if limited else ""
             lines.append(f"send     {amount} {name}{limit}, and close its account")
     if balance.sol:
@@ -421,7 +419,7 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
 
 
 def _limits_text(limits: WalletLimits) -> str:
-    at_once, today = _caps(limits)
+    at_once, today = _sol_limits(limits)
     minute = limits.max_transactions_per_minute.limit
     said = []
     if at_once is not None:

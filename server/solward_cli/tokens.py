@@ -45,23 +45,23 @@ def tokens() -> None:
 async def refresh(settings: Settings, source: str | None, only: tuple[str, ...], yes: bool) -> None:
     """Store the verified tokens of a published list, while the service is stopped.
 
-    SOURCE is a file or an https:// address, of Jupiter's token API (version 2) or a Solana token
-    list; without it, on mainnet, Jupiter's verified tokens. Each mint is compared with the chain
-    at every node of SOLANA_RPC_URL. Symbols that could be taken for another's are refused. What
-    changes is shown, and stored once you say so.
+    SOURCE is a file or an https:// address in the format of Jupiter's token API (version 2) or of
+    a Solana token list; on mainnet it defaults to Jupiter's verified tokens. Each mint is compared
+    with the chain at every node of SOLANA_RPC_URL. Symbols that resemble another token's are
+    refused. The changes are shown, and stored once you confirm them.
     """
     from solward.service.cluster import open_cluster
     from solward.service.token_refresh import check_published, parse_published
 
     network = settings.solana_network
-    offered, unread = parse_published(await _read(settings, source), network)
+    offered, unread = parse_published(await _read_source(settings, source), network)
     async with offline_wallets(settings, begins=True) as (database, _):
-        before = _known(await _read_stored(settings, database))
+        before = _stored_tokens(await _read_stored(settings, database))
         async with open_cluster(settings) as cluster:
             await cluster.verify()
             nodes = cluster.ledger.nodes()
             checked = await check_published(offered, network, before, nodes, only)
-        _print(checked, before)
+        _print_changes(checked, before)
         for reason in unread:
             click.echo(f"! {reason}; it is left out")
         if set(checked.tokens) == set(before):
@@ -70,7 +70,7 @@ async def refresh(settings: Settings, source: str | None, only: tuple[str, ...],
         question = f"Store these {len(checked.tokens)} tokens for {network}?"
         if not yes and not click.confirm(question):
             raise ConfigError("Nothing was stored")
-        await _write(settings, database, checked.tokens)
+        await _store(settings, database, checked.tokens)
     click.echo("Stored. A service uses the list from its next start.")
 
 
@@ -78,11 +78,11 @@ async def refresh(settings: Settings, source: str | None, only: tuple[str, ...],
 @home_command
 async def listing(settings: Settings) -> None:
     """List the tokens known by symbol."""
-    stored = await _stored(settings)
+    stored = await _inspect_stored(settings)
     built_in = set(token_list(settings.solana_network))
     rows = (
         (each.symbol, each.decimals, each.mint, "built in" if each in built_in else "list")
-        for each in token_list(settings.solana_network, _known(stored))
+        for each in token_list(settings.solana_network, _stored_tokens(stored))
     )
     print_out(table(("SYMBOL", ">DECIMALS", "MINT", "FROM"), rows, ""))
     if stored is not None:
@@ -102,7 +102,7 @@ async def show(settings: Settings, token: str) -> None:
     from solward.vault.guardrails.comparison import issuers_rights
 
     built_in = set(token_list(settings.solana_network))
-    every = token_list(settings.solana_network, _known(await _stored(settings)))
+    every = token_list(settings.solana_network, _stored_tokens(await _inspect_stored(settings)))
     address = every.resolve(token, "TOKEN")
     known = next((each for each in every if each.mint == address), None)
     values: dict[str, object] = {
@@ -131,11 +131,11 @@ async def show(settings: Settings, token: str) -> None:
 async def clear(settings: Settings) -> None:
     """Delete the stored list, but not the built-in tokens, while the service is stopped."""
     async with offline_wallets(settings) as (database, _):
-        await _write(settings, database, ())
+        await _store(settings, database, ())
     click.echo(f"No list is stored for {settings.solana_network} any more.")
 
 
-def _print(checked: CheckedList, before: Sequence[KnownToken]) -> None:
+def _print_changes(checked: CheckedList, before: Sequence[KnownToken]) -> None:
     from solward.vault.guardrails.comparison import issuers_rights
 
     now = {each.mint for each in checked.tokens}
@@ -146,7 +146,7 @@ def _print(checked: CheckedList, before: Sequence[KnownToken]) -> None:
     for token, mint in zip(checked.tokens, checked.mints, strict=True):
         sign = " " if token in known else "+"
         rights = ", ".join(issuers_rights(mint))
-        note = f"; its issuer has {rights}: REGULATED_MINTS" if rights else ""
+        note = f"; its issuer has {rights} (see REGULATED_MINTS)" if rights else ""
         click.echo(f"{sign} {token.symbol} {token.mint}, {token.decimals} decimals{note}")
     for refused in checked.refused:
         click.echo(f"! {visible(refused.symbol)} {refused.mint} refused: {refused.reason}")
@@ -156,7 +156,7 @@ def _print(checked: CheckedList, before: Sequence[KnownToken]) -> None:
     )
 
 
-async def _stored(settings: Settings) -> StoredList | None:
+async def _inspect_stored(settings: Settings) -> StoredList | None:
     """Read the stored list; a service may be running."""
     from solward.database.database import database_file
 
@@ -175,30 +175,30 @@ async def _read_stored(settings: Settings, database: Database) -> StoredList | N
         return await read_list(connection, settings.solana_network, database.audit_key)
 
 
-def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
+def _stored_tokens(stored: StoredList | None) -> tuple[KnownToken, ...]:
     return () if stored is None else stored.tokens
 
 
-async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
+async def _store(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
     from solward.service.token_refresh import write_list
 
     async with database.write() as connection:
         await write_list(connection, settings.solana_network, tokens, database.audit_key, now_ms())
 
 
-async def _read(settings: Settings, source: str | None) -> bytes:
+async def _read_source(settings: Settings, source: str | None) -> bytes:
     from solward.service.cluster import JUPITER_API_URL
 
     jupiter = settings.jupiter_api_url or JUPITER_API_URL
     if source is None:
         if not settings.mainnet:
             raise ConfigError(
-                f"SOURCE must be given: no list of {settings.solana_network} is known"
+                f"SOURCE must be given: no published list of {settings.solana_network} is known"
             )
         source = jupiter + _JUPITER_LIST
     if "://" in source:
         is_jupiters = urlsplit(source).netloc == urlsplit(jupiter).netloc
-        return await _fetch(
+        return await _fetch_source(
             source, settings.key_for("jupiter_api_key", "jupiter_api_url") if is_jupiters else None
         )
     try:
@@ -208,7 +208,7 @@ async def _read(settings: Settings, source: str | None) -> bytes:
         raise ConfigError(f"SOURCE {source} cannot be read: {error.strerror}") from None
 
 
-async def _fetch(url: str, key: str | None) -> bytes:
+async def _fetch_source(url: str, key: str | None) -> bytes:
     import httpx
 
     from solward.settings.addresses import is_protected

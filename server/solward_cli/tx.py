@@ -19,8 +19,7 @@ from solward.support.atomic_files import whole_file
 from solward.types.money import format_sol
 from solward_cli.declared import default_of, request_options, sent
 from solward_cli.entrypoint import count_option
-from solward_cli.named import TRANSACTION, WALLET_ID
-from solward_cli.named import transaction as named_transaction
+from solward_cli.named import TRANSACTION, WALLET_ID, find_transaction
 from solward_cli.render import (
     Output,
     amount,
@@ -60,7 +59,7 @@ _to_option = click.option(
     "--to",
     "recipient",
     metavar="RECIPIENT",
-    help="Only payments to this address, contact or wallet, or @name of the policy.",
+    help="Only payments to this address, contact, wallet or @group of the policy.",
 )
 
 
@@ -141,19 +140,19 @@ async def show(call: ServiceCall, transaction: Transaction) -> Output:
 async def watch(
     call: ServiceCall, transaction: Transaction | None, wallet_id: str | None, count: int | None
 ) -> Output | None:
-    """Print transactions as they happen, or wait until one ends.
+    """Print transactions as they happen, or wait for one to end.
 
-    Waiting for one exits with 1 unless it is confirmed. Watching all needs the admin secret.
+    With TRANSACTION, exits with 1 unless it is confirmed. Without, the admin secret is needed.
     """
     if transaction is not None:
         found = transaction
         with waiting("Waiting for the ledger"):
             while found.status == "pending":
                 await asyncio.sleep(_POLL_S)
-                found = await named_transaction(call.client, found.id, {})
+                found = await find_transaction(call.client, found.id, {})
         call.set_json(found.raw)
         if found.status != "confirmed":
-            click.echo(f"It was not confirmed; its status: {found.status}.", err=True)
+            click.echo(f"The transaction was not confirmed; its status: {found.status}.", err=True)
             call.exit_code = EXIT_FAILED
         return render_record(found)
 
@@ -208,7 +207,7 @@ def render_record(record: Transaction) -> Output:
         ("What", summary(record, visible) or None),
         *("status", "error", "timestamp", "wallet_id", "agent_id", "principal", "signature"),
         ("fee", None if record.fee is None else network_fee_text(record.fee)),
-        *((f"  {visible(name)}", _detail(value)) for name, value in record.details.items()),
+        *((f"  {visible(name)}", _detail_text(value)) for name, value in record.details.items()),
         "guardrails_applied",
     )
 
@@ -270,9 +269,9 @@ def _summary(record: Transaction, named: Callable[[object], str] = short) -> Tex
     return text
 
 
-def _detail(value: Any) -> str:
+def _detail_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{visible(name)} {_detail(item)}" for name, item in value.items())
+        return ", ".join(f"{visible(name)} {_detail_text(item)}" for name, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_detail, value))
+        return ", ".join(map(_detail_text, value))
     return amount(value)

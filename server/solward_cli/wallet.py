@@ -109,7 +109,7 @@ def limits_table(report: Mapping[str, Any]) -> Output:
                 names.get(asset, asset),
                 "any amount" if each["most"] is None else each["most"],
                 each.get("reason")
-                or (f"plus ${each['dollarsBeside']} of it" if "dollarsBeside" in each else ""),
+                or (f"plus ${each['dollarsBeside']} worth" if "dollarsBeside" in each else ""),
             )
             for asset, each in can_leave["assets"].items()
         ]
@@ -148,7 +148,7 @@ def _stakes(found: wallets.Stakes) -> Output:
     return answer_table(found.stakes, *cells, empty="There are no stakes.")
 
 
-async def _created(call: ServiceCall, made: wallets.CreatedWallet) -> Output:
+async def _render_created(call: ServiceCall, made: wallets.CreatedWallet) -> Output:
     return answer_fields(made, "id", "name", "address", ("Tags", call.given["tags"]), "created_at")
 
 
@@ -158,7 +158,7 @@ _dry_run_option = click.option(
     help="Show the outcome and send nothing; exit with 1 if refused, 3 if held.",
 )
 _key_option = click.option(
-    "--idempotency-key", "key", help="Pay at most once under this key, even if sent again."
+    "--idempotency-key", "key", help="Pay at most once under this key, even if repeated."
 )
 
 
@@ -213,16 +213,16 @@ async def _render_trial(
     call.set_json(trial.raw)
     if not trial.allowed:
         call.exit_code = EXIT_HELD if trial.held else EXIT_FAILED
-    units = await _units(call, wallet_id)
+    units = await _unit_formatter(call, wallet_id)
     to = None
     if paid is not None:
         to = paid.address if paid.name == paid.address else f"{paid.name} ({paid.address})"
     return render_trial(trial, to, units)
 
 
-async def _units(call: ServiceCall, wallet_id: str) -> Callable[[str, int], str]:
-    """Return a function that formats an amount of a mint's smallest unit, in whole tokens if the
-    network's list or the wallet's balance has its decimals."""
+async def _unit_formatter(call: ServiceCall, wallet_id: str) -> Callable[[str, int], str]:
+    """Return a function that formats smallest units of a mint, as whole tokens if the network's
+    list or the wallet's balance contains the mint's decimals."""
     tokens = token_list((await call.client.health()).network)
     balance = await call.client.wallets.balance(wallet_id, empty=True)
     held = {each.mint: each.decimals for each in balance.tokens}
@@ -253,7 +253,7 @@ lists(
     name="list",
     created_by=True,
 )
-asks(wallet, wallets.CREATE_WALLET, "Create a wallet.", _created)
+asks(wallet, wallets.CREATE_WALLET, "Create a wallet.", _render_created)
 asks(
     wallet,
     wallets.GET_BALANCE,

@@ -318,7 +318,7 @@ def test_what_retention_cut_is_counted_and_saved_ends_are_still_continued(
     result = verify(home, "--against", str(file))
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[:3] == [
-        "Entries: 2", "Chains:  1", "Pruned:  7 older entries, by retention"
+        "Entries: 2", "Chains:  1", "Pruned:  7 older entries, after their retention"
     ]  # fmt: skip
     gone = verify(home, "--head", head)
     assert gone.exit_code == 1

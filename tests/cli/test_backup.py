@@ -157,7 +157,7 @@ def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
         file = backed_up(home, tmp_path / f"{number}.backup")
         target = tmp_path / f"restored-{number}"
         restored = solward(target, "restore", file, typed=ONCE)
-        assert "It starts frozen" in restored.output
+        assert "The service starts frozen" in restored.output
         made = next(line for line in restored.output.splitlines() if line.startswith("Made:"))
         found = asyncio.run(frozen(target))
         assert found == (reason or f"restored from the backup of {made.split()[1]}")
@@ -603,4 +603,4 @@ def test_another_network_is_noticed(tmp_path: Path, home: Path, file: Path) -> N
     environment = {"SOLANA_RPC_URL": "http://127.0.0.1:1", "SOLANA_NETWORK": "devnet"}
     backed_up(home, file, **environment)
     result = solward(tmp_path / "restored", "restore", file, typed=ONCE)
-    assert "Notice: its transactions are on devnet" in result.output
+    assert "Notice: the backup is of devnet" in result.output

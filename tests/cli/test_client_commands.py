@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     ),
     "agent templates": (
         lambda _live: ["dollar-cost-averager"],
-        "Can leave a day",
+        "Can leave in a day",
     ),
     "agent show": (lambda live: [live.agent()], "always do wait"),
     "agent limits": (lambda live: [live.agent()], "SOL in 24 hours"),

@@ -212,7 +212,7 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     assert result.exit_code == 0
     key = result.stdout.removesuffix("\n")
     assert len(key) == 35
-    assert "it is shown only once" in result.stderr
+    assert "its secret is shown only once" in result.stderr
     assert key not in result.stderr
     seen = live.run("wallet", "list", SOLWARD_API_KEY=key)
     assert wallet in seen
@@ -236,7 +236,11 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     live.run("wallet", "transfer", wallet, STRANGER, "0.4", SOLWARD_API_KEY=old)
     result = live.invoke("key", "rotate", "rotated", "--overlap", "600")
     new = result.stdout.removesuffix("\n")
-    assert (len(new), result.exit_code, "it is shown only once" in result.stderr) == (35, 0, True)
+    assert (len(new), result.exit_code, "its secret is shown only once" in result.stderr) == (
+        35,
+        0,
+        True,
+    )
     told = re.search(r"The old secret works until (.+) UTC; .+--overlap 0 ends", result.stderr)
     assert told is not None
     left = datetime.fromisoformat(f"{told[1]}Z") - datetime.now(UTC)
@@ -249,10 +253,10 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
     row = listed[listed.index("rotated") :].splitlines()[0].split("; ")
     expected = (
         "0.4 of 0.5 SOL a day",
-        "0.000005 of 0.05 of costs",
-        "3 of 10 a minute",
+        "0.000005 of 0.05 SOL of costs a day",
+        "3 of 10 requests a minute",
         f"expires {datetime.now(UTC) + timedelta(days=90):%Y-%m-%d}",
-        "both secrets: 20",
+        "old secret works until 20",
     )
     assert all(told in line for told, line in zip(expected, row, strict=True)), listed
     assert live.invoke("key", "rotate", "rotated", "--overlap", "0", given="n\n").exit_code == 1
@@ -264,7 +268,7 @@ def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
 def test_an_admin_credential_does_what_its_role_may_until_it_is_revoked(live: Live) -> None:
     result = live.invoke("admin", "add", "ana", "--role", "policy", "--expires", "90d")
     secret = result.stdout.removesuffix("\n")
-    assert (len(secret), result.exit_code, "it is shown only once" in result.stderr) == (
+    assert (len(secret), result.exit_code, "its secret is shown only once" in result.stderr) == (
         51,
         0,
         True,
@@ -399,7 +403,7 @@ def test_an_amount_that_is_none_is_told_in_a_line(live: Live) -> None:
     assert (long.exit_code, len(long.stderr) < 400) == (2, True)
     assert f"got '{'9' * 40}…'" in long.stderr
     negative = live.invoke("wallet", "transfer", "a", STRANGER, "-1")
-    assert (negative.exit_code, "no amount is negative" in negative.stderr) == (2, True)
+    assert (negative.exit_code, "amounts cannot be negative" in negative.stderr) == (2, True)
     option = live.invoke("wallet", "transfer", "a", STRANGER, "1", "--dry")
     assert (option.exit_code, "--dry-run" in option.stderr) == (2, True)
 
@@ -462,7 +466,7 @@ def test_waiting_for_a_refused_transaction_is_exit_code_1(live: Live) -> None:
     live.error("wallet", "transfer", wallet, STRANGER, "5")
     record = live.json("tx", "list", "--wallet", wallet, "--limit", "1")["transactions"][0]
     result = live.invoke("tx", "watch", record["id"], "--json")
-    assert (result.exit_code, result.stderr) == (1, "It was not confirmed; its status: blocked.\n")
+    assert (result.exit_code, result.stderr) == (1, "The transaction was not confirmed; its status: blocked.\n")
     assert jsontext.loads(result.stdout) == record
 
 
@@ -616,8 +620,8 @@ def test_an_agent_that_is_made_and_cannot_start_is_told_with_its_id(live: Live) 
         OPENAI_API_KEY="",
     )
     made = live.json("agent", "show", "away")
-    assert told.startswith("The agent away was created, and not started: ")
-    assert told.endswith(f"Then: solward agent start {made['id']}")
+    assert told.startswith("The agent away was created but could not be started: ")
+    assert told.endswith(f"Start it with: solward agent start {made['id']}")
 
 
 def test_a_schedule_is_shown_with_the_grants_that_bound_it(live: Live) -> None:
@@ -652,7 +656,7 @@ def test_a_schedule_is_changed_field_by_field_and_fields_are_taken_away(live: Li
     assert (changed["missed"], changed["maxRuns"], "every" in changed) == ("once", None, False)
     assert sentence not in live.run(*change, "--clear", "grant", "--clear", "start-at")
     assert live.json("schedule", "show", wallet, "rent")["startAt"] is None
-    assert "what is to change" in live.invoke(*change).stderr
+    assert "changes the schedule" in live.invoke(*change).stderr
     assert "1<=x<=1000000" in live.invoke(*change, "--max-runs", "1000001").stderr
 
 

@@ -101,7 +101,7 @@ async def test_a_slot_time_that_cannot_be_is_bounded_and_told(
 
     node.faults["getRecentPerformanceSamples"] = samples
     [line] = [each for each in await rpc(tmp_path, node.url) if each.status is Status.WARN]
-    assert "which is not believed" in line.found
+    assert "implausible" in line.found
     assert counted in line.found
 
 
@@ -124,11 +124,13 @@ async def test_it_says_which_chain_a_node_sees(tmp_path: Path, finality: Any, se
     assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
     found = [line.found for line in lines]
     assert any(
-        each.startswith("slots of 300 ms, so a blockhash lives 45 s: plans are at most 7.5 s old")
+        each.startswith(
+            "slots of 300 ms, so a blockhash is valid for 45 s: a plan expires after 7.5 s"
+        )
         for each in found
     )
     assert any(each.startswith(seen) and "versions legacy, 0 and 1" in each for each in found)
-    assert any(each.startswith("rent of 5080 lamports a byte, 0.00148844 SOL") for each in found)
+    assert any(each.startswith("rent: 5080 lamports a byte, 0.00148844 SOL") for each in found)
 
 
 async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
@@ -140,7 +142,7 @@ async def test_a_node_that_does_not_say_which_chain_it_sees_fails_nothing(
     lines = await rpc(tmp_path, node.url)
     assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
     found = " ".join(line.found for line in lines)
-    assert "slots of 200 ms, so a blockhash lives 30 s: " in found
+    assert "slots of 200 ms, so a blockhash is valid for 30 s: " in found
     assert "; assumed until they are measured (getRecentPerformanceSamples: " in found
     assert "consensus unknown (getAgGenesisCert: " in found
     assert "software unknown (getVersion: " in found
@@ -279,7 +281,7 @@ async def test_a_node_that_refuses_many_calls_at_once_is_told(
 )
 def test_two_hosts_of_one_operator_are_one_word(urls: Sequence[str], operators: set[str]) -> None:
     assert {ledger.operator_of(url) for url in urls} == operators
-    line = ledger._operators(tuple(urls), mainnet=True)
+    line = ledger._operators_line(tuple(urls), mainnet=True)
     assert line.status is (Status.OK if len(operators) > 1 else Status.WARN)
 
 
@@ -339,7 +341,7 @@ async def test_the_most_that_can_leave_each_wallet_is_a_number(tmp_path: Path) -
         lines = await home.limits(subject)
         models = await ledger.models(subject)
     assert "2 SOL a transaction, 10 SOL a day, 0.05 SOL of costs a day" in lines[0].found
-    assert lines[1].found == "0.001 SOL of network fee at most; priority fee: off"
+    assert lines[1].found == "at most 0.001 SOL of network fee; priority fee: off"
     [line] = [each for each in lines if each.name == "treasury"]
     assert "1 SOL" in line.found
     assert line.status is Status.WARN
@@ -374,7 +376,7 @@ async def test_a_database_of_another_version_is_not_read(tmp_path: Path) -> None
             assert await check(subject)
     assert line.status is Status.FAIL
     assert "Another version of Solward" in line.found
-    assert line.advice == "run the version that made it"
+    assert line.advice == "run the version that made the database"
 
 
 async def test_a_home_that_was_used_on_another_network_fails(tmp_path: Path) -> None:
@@ -460,7 +462,7 @@ async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
     given = settings(tmp_path, openai_api_key="sk-canary-0123456789abcdef")
     async with Subject(given) as subject:
         [line] = await ledger.models(subject)
-    assert "not asked, because that costs up to 256 tokens" in line.found
+    assert "not asked, because an answer costs up to 256 tokens" in line.found
     assert "canary" not in str(line)
 
 
@@ -486,7 +488,7 @@ async def test_a_venue_that_does_not_answer_fails_unless_another_one_does(
     [
         ("build", "the swap is one instruction over 8 accounts"),
         ("v1", "the swap is one instruction over 8 accounts"),
-        ("order", "swaps in steps, with a pocket that is funded first"),
+        ("order", "swaps in several steps, after funding a pocket"),
     ],
 )
 async def test_each_way_to_swap_at_a_venue_is_one_that_works(
@@ -522,7 +524,7 @@ async def test_each_price_source_is_asked_alone_and_all_together(
         SaidPrices("one", {SOL: (150, 9)}),
         SaidPrices("two", {SOL: (second, 9)}, age_ms=age_ms),
     ]
-    lines = await ledger._priced(sources, settings(tmp_path))
+    lines = await ledger._price_lines(sources, settings(tmp_path))
     assert [line.name for line in lines] == ["one", "two", "Together"]
     assert lines[0].found == "one SOL is 150.00 dollars"
     failed = {line.name: line.found for line in lines if line.status is Status.FAIL}

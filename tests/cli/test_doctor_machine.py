@@ -14,8 +14,8 @@ from solward_cli import main
 
 RUN = "run Linux 6.2 or later"
 PROFILE = (
-    "let a container's seccomp profile, and a systemd unit's SystemCallFilter, pass prctl, seccomp"
-    " and landlock_* calls"
+    "allow the system calls prctl, seccomp and landlock_* in a container's seccomp profile and in a"
+    " systemd unit's SystemCallFilter"
 )
 
 
@@ -47,7 +47,7 @@ def test_this_machine_confines_hosts() -> None:
         "Plugin hosts",
         "Language models",
     ]
-    assert found["Confinement"] == ("tried in a child process: holds", "nothing")
+    assert found["Confinement"] == ("tested in a child process: works", "nothing")
     assert found["Plugin hosts"] == ("third-party plugins are confined", "nothing")
     shown = run()
     assert shown.exit_code == 0
@@ -93,7 +93,7 @@ def test_an_unknown_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     shown = lines()
     assert shown["seccomp"] == (
         "unknown architecture",
-        "use x86-64 or ARM with a Python of 64 bits",
+        "use x86-64 or ARM with a 64-bit Python",
     )
     assert shown["Plugin hosts"][0] == "third-party plugins are refused"
 
@@ -103,16 +103,16 @@ def test_another_system_has_no_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = lines(SOLWARD_PLUGINS_UNCONFINED="a-plugin")
     assert shown["Platform"][1] == shown["Plugin hosts"][1] == "run the service on Linux 6.2"
     assert shown["Plugin hosts"][0] == "none on darwin"
-    assert shown["Confinement"][0] == "tried in a child process: needs Linux, this is darwin"
+    assert shown["Confinement"][0] == "tested in a child process: needs Linux, this is darwin"
 
 
 def test_who_runs_unconfined_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {"SOLWARD_PLUGINS_UNCONFINED": "a-plugin,another"}
-    assert lines(**named)["Plugin hosts"][1] == "take out SOLWARD_PLUGINS_UNCONFINED"
+    assert lines(**named)["Plugin hosts"][1] == "unset SOLWARD_PLUGINS_UNCONFINED"
     monkeypatch.setattr(landlock, "abi", lambda: 0)
     assert lines(**named)["Plugin hosts"] == (
-        "run unconfined: a-plugin, another; other third-party plugins are refused",
-        "remove them, or mend the lines above; mainnet refuses them",
+        "unconfined: a-plugin, another; all other third-party plugins are refused",
+        "mend the lines above; or remove these plugins, which mainnet refuses",
     )
 
 

@@ -59,7 +59,7 @@ def test_a_new_key_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     before = (home / "keystore.key").read_bytes()
     result = rotate(home)
     assert result.exit_code == 0, result.output
-    assert "Sealed 3 keys under the new file." in result.output
+    assert "Encrypted 3 keys with the new file." in result.output
     after = (home / "keystore.key").read_bytes()
     assert after != before
     assert addresses(home) == made
@@ -73,7 +73,7 @@ def test_a_new_passphrase_is_asked_twice_and_never_shown(tmp_path: Path) -> None
     differs = rotate(home, typed=f"{NEW}\nx\n{NEW}\n{NEW}\n", KEYSTORE_PASSPHRASE=OLD)
     assert differs.exit_code == 0, differs.output
     assert "do not match" in differs.output
-    assert "Sealed 1 key under the new passphrase." in differs.output
+    assert "Encrypted 1 key with the new passphrase." in differs.output
     assert NEW not in differs.output
     assert OLD not in differs.output
     assert addresses(home, NEW) == made

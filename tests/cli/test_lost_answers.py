@@ -125,7 +125,7 @@ def test_a_payment_that_is_interrupted_leaves_its_key(
         paying.send_signal(number)
         out, errors = paying.communicate(timeout=20)
     assert out == ""
-    assert errors.startswith("Interrupted; it may have been paid. Ask again with ")
+    assert errors.startswith("Interrupted; the payment may have been made. Ask again with ")
     assert paying.returncode == (130 if number == signal.SIGINT else -number)
     live.run(*command, "--idempotency-key", told_key(errors))
     records = live.json("tx", "list", "--wallet", wallet)["transactions"]

@@ -17,7 +17,7 @@ from tests.promises import promise
 from tests.support.cli import STRANGER, Live, live_service
 from tests.support.mcp import called, refusal
 
-from solward_cli.mcp import CLIENTS, ClientFile, file_of
+from solward_cli.mcp import CLIENTS, ClientFile, config_path
 
 pytestmark = promise("other-config-untouched")
 
@@ -59,7 +59,7 @@ def test_the_entry_that_is_printed_starts_a_session_of_that_wallet(
     wallet = live.wallet(1)
     made = config(live, tmp_path, host, "--wallet", wallet, "--spending-limit-sol", "0.5")
     assert made.exit_code == 0, made.output
-    assert str(file_of(host).relative_to(Path.home())) in made.stderr
+    assert str(config_path(host).relative_to(Path.home())) in made.stderr
     [[name, entry]] = json.loads(made.stdout)[CLIENTS[host].servers].items()
     assert name == "solward"
     assert entry.get("type") == ("stdio" if host in ("claude-code", "vscode") else None)
@@ -95,8 +95,8 @@ def test_other_entries_stay_and_the_file_is_its_owners_alone(live: Live, tmp_pat
     file.chmod(0o644)
     done = config(live, tmp_path, "claude-code", "--wallet", wallet, "--write", given="y\n")
     assert done.exit_code == 0, done.output
-    assert f"Give Claude Code the wallet {wallet}, as solward in {file}?" in done.stderr
-    assert done.stdout == f"Written: solward in {file}\n"
+    assert f"Give Claude Code the wallet {wallet}, by the entry solward in {file}?" in done.stderr
+    assert done.stdout == f"Written: the entry solward in {file}\n"
     written = read(file)
     entry = written["mcpServers"].pop("solward")
     assert written == OTHERS
@@ -254,7 +254,7 @@ def test_the_files_are_where_the_hosts_look(
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("APPDATA", "/roaming")
     found = {
-        (host, platform): str(file_of(host, platform))
+        (host, platform): str(config_path(host, platform))
         for host in CLIENTS
         for platform in ("linux", "darwin", "win32")
     }

@@ -92,7 +92,7 @@ def test_they_wait_until_no_process_of_the_database_lives(
     with_lease(postgres_url, home, -1)
     assert cli(postgres_url, home, *commands[0]).exit_code == 0
     rotated = cli(postgres_url, home, "keystore", "rotate")
-    assert "Sealed 2 keys under the new file." in rotated.output
+    assert "Encrypted 2 keys with the new file." in rotated.output
     upgraded = cli(postgres_url, home, *commands[3])
     assert (upgraded.exit_code, upgraded.output) == (0, FITS)
     address = json.loads(keypair_file.read_text())

@@ -48,7 +48,7 @@ def test_a_plugin_that_breaks_its_contract_is_exit_code_1_with_what_to_mend(tmp_
     result = check("greedy")
     assert result.exit_code == 1, result.output
     assert any(line.startswith("  failed ") for line in result.output.splitlines())
-    assert "Mend before you install it: greedy (" in result.output
+    assert "Mend before you install: greedy (" in result.output
     told = json.loads(check("greedy", "--json").output)
     assert (told["ok"], told["tier"]) == (False, None)
     assert {plugin["name"]: plugin["ok"] for plugin in told["plugins"]} == {
@@ -91,7 +91,7 @@ def test_advice_names_what_failed_and_what_to_look_at() -> None:
     warned = Report("b", "skill", "d", "1", (ok, Finding("spends", Outcome.WARNING)))
     failed = Report("c", "skill", "d", "1", (ok, Finding("bounds", Outcome.FAILED, "why")))
     assert advice([failed, warned]) == [
-        "Mend before you install it: c (bounds).",
+        "Mend before you install: c (bounds).",
         "Look at the warnings: b (spends).",
     ]
     assert advice([warned])[-1].startswith("The plugin conforms.")

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.support.plugins import Shelf, shelf, skill_source
 
 from solward_cli import main
-from solward_cli.plugins import LEFT_OUT, LOADED, Row, _show
+from solward_cli.plugins import LEFT_OUT, LOADED, Row, _print_rows
 
 __all__ = ["shelf"]
 
@@ -115,7 +115,7 @@ def test_a_terminal_is_shown_third_parties_text_as_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("solward_cli.render.is_terminal", lambda: True)
-    _show(
+    _print_rows(
         [
             Row("greet", "skill", "my-[bold]plugin", "1.5", LOADED, needs=("a", "b"), where="/f"),
             Row(

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from solward.plugins import load_registry
 from solward_cli import main, plugins
-from solward_cli.plugins import KINDS, TEMPLATE, contents, create, template_root
+from solward_cli.plugins import KINDS, TEMPLATE, create, project_files, template_root
 
 MODULES = {
     "skill": {"tip", "total"},
@@ -115,9 +115,9 @@ def test_a_bad_name_is_refused_with_an_example(folder: Path, name: str) -> None:
         ("the guardrail rate_limit is built in", ("rate_limit", "--kind", "guardrail")),
         ("a module rich is installed already", ("rich",)),
         ("a distribution python-dateutil is installed already", ("python_dateutil",)),
-        ("a module or a word of Python", ("json",)),
-        ("a module or a word of Python", ("import",)),
-        ("missing is no folder", ("tip_jar", "missing/tip_jar")),
+        ("a module or keyword of Python", ("json",)),
+        ("a module or keyword of Python", ("import",)),
+        ("missing is not a folder", ("tip_jar", "missing/tip_jar")),
         ("cannot be made", ("tip_jar", "x" * 300)),
     ],
 )
@@ -154,10 +154,10 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(folder: Path) -> None:
 
 def test_a_failure_half_way_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(name: str, kind: plugins.Kind) -> Iterator[tuple[Path, str]]:
-        yield from list(contents(name, kind))[:3]
+        yield from list(project_files(name, kind))[:3]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(plugins, "contents", full)
+    monkeypatch.setattr(plugins, "project_files", full)
     result = new("tip_jar")
     assert result.exit_code == 2
     assert result.stderr == "Error: tip_jar cannot be made: No space left on device\n"

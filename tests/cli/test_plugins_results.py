@@ -148,9 +148,9 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
     right = plugins("verify", result, "--key", public, str(file))
     assert right.exit_code == 0, right.output
     assert right.output.startswith("acme-tools 1.0: platinum; checked on 20")
-    assert right.output.endswith("It is for this wheel.\n")
+    assert right.output.endswith("The result is for this wheel.\n")
     nothing = plugins("verify", result, "--key", public)
-    assert nothing.output.endswith("No wheel or plugin was given to compare.\n")
+    assert nothing.output.endswith("No wheel or plugin was compared.\n")
 
     other = wheel(tmp_path / "other", source=skill_source("acme", body="return 'more'"))
     wrong = plugins("verify", result, "--key", public, str(other))
@@ -163,9 +163,9 @@ def test_a_wheel_is_checked_signed_verified_and_installed(tmp_path: Path) -> Non
     assert not list((tmp_path / "home").glob("plugins/acme-tools"))
     installed = plugins("install", str(file), "--yes", "--result", result, "--key", public)
     assert installed.exit_code == 0, installed.output
-    assert "Result: acme-tools 1.0: platinum; checked on 20" in installed.output
+    assert "acme-tools 1.0: platinum; checked on 20" in installed.output
     assert (
-        "It is for the installed plugin"
+        "The result is for the installed plugin"
         in plugins("verify", result, "--key", public, "acme_tools").output
     )
     [module] = (tmp_path / "home" / "plugins" / "acme-tools").glob("*/acme_tools_acme.py")
@@ -220,5 +220,5 @@ def test_what_ran_unconfined_is_bronze_and_not_signed(
     assert (made.grade.tier, made.grade.missing) == (TIERS[0], (made.finding("host"),))
     refused = plugins("check", str(file), "--sign", "check.key")
     assert refused.exit_code == 2
-    assert "--sign: it ran unconfined, where it could have read the key" in refused.output
+    assert "--sign: the plugin ran unconfined, where it could have read the key" in refused.output
     assert not list(tmp_path.glob("*.check.json"))

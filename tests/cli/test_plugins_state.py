@@ -51,7 +51,7 @@ def test_settings_are_shown_with_type_default_and_what_is_required(live: Live, a
 def test_a_store_of_nobody_is_an_error(live: Live, acme: str) -> None:
     wallet = live.wallet(0)
     said = live.error("plugins", "store", "list", "nope", "--wallet", wallet)
-    assert said == "No distribution 'nope' is installed, and none keeps entries under that name"
+    assert said == "No distribution 'nope' is installed, and no entries have that name"
     assert live.run("plugins", "store", "list", "Acme_Tools", "--wallet", wallet) == "No entries.\n"
     said = live.error("plugins", "store", "delete", "solward", "x", "--wallet", wallet)
     assert said == "solward keeps no entry 'x' for this wallet"

@@ -126,7 +126,7 @@ def test_check_says_what_is_not_in_force_and_changes_nothing(live: Live) -> None
 def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> None:
     file = live.home / "wrong.json"
     for text, error in (
-        ("{", f"{file} is no JSON"),
+        ("{", f"{file} is not JSON"),
         ('{"grants": [], "grants": []}', f"{file} is ambiguous: grants stands twice"),
         ("5", f"{file} must be a grant, an array of grants, or a policy"),
         ('{"who": "key:nobody", "may": ["stake"]}', "grants[0].who: no key has the id or name"),
@@ -152,7 +152,7 @@ def test_replay_lists_what_a_draft_would_have_changed(live: Live) -> None:
     printed = live.run("policy", "replay", "-", "--days", "1", given=read)
     assert "allowed   refused  " in printed
     assert paid(live, wallet)["id"][:8] in printed
-    assert " judged, 0 decided otherwise." in live.run("policy", "replay")
+    assert " judged, 0 decided differently." in live.run("policy", "replay")
 
 
 @pytest.mark.more
@@ -206,7 +206,7 @@ def test_what_is_refused_when_it_is_judged_again_says_why(live: Live) -> None:
     (hold,) = (each["id"] for each in live.json("hold", "list", "--wallet", wallet)["holds"])
     live.run("key", "revoke", name, "--yes")
     approved = live.invoke("hold", "approve", hold, "--yes")
-    assert (approved.exit_code, "judged again" in approved.stderr) == (1, True)
+    assert (approved.exit_code, "second check" in approved.stderr) == (1, True)
     for printed in (approved.stdout, live.run("hold", "show", hold)):
         assert re.search(r"^Refused +.*: Invalid API key$", printed, re.MULTILINE), printed
 

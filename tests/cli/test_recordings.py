@@ -11,7 +11,7 @@ from tests.support.recordings import RECORDINGS, replaying
 from solward.settings import Settings
 from solward.support import jsontext
 from solward_cli.doctor import ledger
-from solward_cli.doctor.recording import is_kept
+from solward_cli.doctor.recording import is_recorded
 from solward_cli.doctor.subject import Status, Subject
 
 FILES = sorted(RECORDINGS.rglob("*.json"))
@@ -27,7 +27,7 @@ def test_a_recording_has_the_form_that_the_recorder_writes(file: Path) -> None:
         assert exchange["request"]["url"].startswith("https://")
         response = exchange["response"]
         assert response.keys() == {"status", "headers", "body"}
-        assert all(map(is_kept, response["headers"]))
+        assert all(map(is_recorded, response["headers"]))
 
 
 async def devnet(folder: Path, file: Path) -> dict[str, tuple[Status, str]]:
@@ -46,7 +46,7 @@ async def devnet(folder: Path, file: Path) -> dict[str, tuple[Status, str]]:
 async def test_a_devnet_node_of_the_documented_shape_serves_the_product(tmp_path: Path) -> None:
     lines = await devnet(tmp_path, RECORDINGS / "rpc-devnet.json")
     assert {status for status, _ in lines.values()} == {Status.OK}
-    assert "answers the 17 methods that Solward reads with" in lines
+    assert "answers the 17 methods that Solward calls" in lines
     assert "about 42 days" in lines["history from slot 419113905"][1]
 
 

@@ -96,4 +96,7 @@ def test_an_option_of_a_time_says_which_way_it_goes() -> None:
     assert since.help == (
         "Only entries from this time on. ISO 8601 (UTC), or a span before now, such as 7d."
     )
-    assert ends["expires_at"].help == "When it ends: ISO 8601, or 90d."
+    assert (
+        ends["expires_at"].help
+        == "When the credential expires: an ISO 8601 time, or a span such as 90d."
+    )

@@ -38,8 +38,8 @@ from solward_cli.sweep import (
     MOST_RENT,
     Sweep,
     check_idle,
+    list_steps,
     next_part,
-    plan,
 )
 from solward_localnet.market import POOLS
 
@@ -154,7 +154,7 @@ async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_p
         wallet = await stand.client.wallets.get(stand.wallet)
         pocket = await with_pocket(stand, 500_000_000)
         at_home = await stand.units(wallet.address, USDC)
-        [line] = [each for each in await plan(stand.client, wallet) if "pocket" in each]
+        [line] = [each for each in await list_steps(stand.client, wallet) if "pocket" in each]
         assert f"{pocket} of position pool 3 (put in: 1000000 units of {USDC}, 0." in line
         before = await stand.lamports(), await stand.lamports(pocket)
         assert before[1] > 400_000_000

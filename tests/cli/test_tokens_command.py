@@ -176,7 +176,7 @@ def test_what_cannot_be_a_source_is_refused_before_anything_is_opened(
     home: Path, tmp_path: Path
 ) -> None:
     for source, text in (
-        ((), "SOURCE must be given: no list of localnet is known"),
+        ((), "SOURCE must be given: no published list of localnet is known"),
         ((str(tmp_path / "none.json"),), "cannot be read: No such file"),
         (("http://example.com/list",), "SOURCE must be a file or an https:// address"),
         (("ftp://example.com/list",), "SOURCE must be a file or an https:// address"),

@@ -65,7 +65,7 @@ def test_the_exported_key_is_the_wallets_and_imports_elsewhere(
     assert str(pair) not in result.output
     assert str(numbers[:8])[1:-1] not in result.output
     assert KEYSTORE["KEYSTORE_PASSPHRASE"] not in result.output
-    assert "No other program derives the keys of its pockets" in result.output
+    assert "Only Solward derives the keys of the wallet's pockets" in result.output
     assert exported(home) == [
         {"walletId": second.id, "name": second.name, "address": second.address, "principal": "cli"}
     ]

@@ -67,7 +67,7 @@ def test_one_that_the_settings_do_not_name_is_not_said_to_take_effect(
     path = wheel(tmp_path)
     monkeypatch.setenv("SOLWARD_PLUGINS", "solward")
     said = solward("install", str(path), "--yes").output
-    assert "SOLWARD_PLUGINS does not name it, so nothing of it is loaded: add acme-tools" in said
+    assert "SOLWARD_PLUGINS does not name it, so its plugins are not loaded: add acme-tools" in said
     assert listed()[0]["acme"]["problem"] == "not_allowed"
     monkeypatch.setenv("SOLWARD_PLUGINS", "solward,Acme_Tools")
     assert "next start" in solward("upgrade", str(path), "--yes").output

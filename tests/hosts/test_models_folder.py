@@ -165,7 +165,7 @@ def test_the_command_says_what_is_there(root: Path, monkeypatch: pytest.MonkeyPa
     shown = CliRunner().invoke(main, ["models", "install"])
     assert shown.exit_code == 0
     assert f"Installed already: {there}\n" in shown.output
-    assert f"you may remove it: {root}/0123456789abcdef\n" in shown.output
+    assert f"you may remove this folder: {root}/0123456789abcdef\n" in shown.output
     assert "holds the keys" in shown.output
 
 

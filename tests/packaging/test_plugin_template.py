@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.repository import ROOT
 
-from solward_cli.plugins import KINDS, contents
+from solward_cli.plugins import KINDS, project_files
 
 NAMES = {
     "skill": "tip_jar",
@@ -84,7 +84,7 @@ def test_the_wheel_makes_the_same_plugins_as_the_tree(wheel: Path, tmp_path: Pat
             for path in (tmp_path / name).rglob("*")
             if path.is_file()
         }
-        assert made == dict(contents(name, KINDS[kind]))
+        assert made == dict(project_files(name, KINDS[kind]))
 
 
 @pytest.mark.more

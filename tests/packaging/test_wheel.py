@@ -57,7 +57,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     # The demo's seller is the one that the wheel carries, not one of the source tree.
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    program = "from solward_cli.up.demo import paid_api; print(paid_api().forecast.__file__)"
+    program = "from solward_cli.up import demo; print(demo.import_paid_api().forecast.__file__)"
     ran = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

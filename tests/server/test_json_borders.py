@@ -33,7 +33,7 @@ from solward.types.provider import ToolCall
 from solward.vault.ledger.transport import HttpTransport
 from solward_cli import main
 from solward_cli.mcp import ClientFile
-from solward_cli.skills import value_of
+from solward_cli.skills import parse_value
 from solward_plugins.llm.answers import AnswerWatch
 from solward_plugins.payments import x402
 from solward_plugins.payments.reading import json_in_header
@@ -286,7 +286,7 @@ def test_an_answer_of_a_node_is_read_strictly_however_it_is_written(
 
 
 def test_a_typed_value_that_is_ambiguous_is_not_taken_as_text() -> None:
-    assert value_of("sol") == "sol"
+    assert parse_value("sol") == "sol"
     for text in ('{"a":1,"a":2}', '"\\ud800"'):
         with pytest.raises(Exception, match=r"stands twice|surrogate"):
-            value_of(text)
+            parse_value(text)

@@ -17,7 +17,7 @@ from tests.support.services import SECRET, STRANGER, Api, Carrier, serving_api
 from solward.client import ClientError, SolwardClient
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest, SolwardError
-from solward_cli.named import recipient
+from solward_cli.named import find_recipient
 from solward_mcp.session import WalletScope
 from solward_mcp.tools import call_tool
 
@@ -74,7 +74,7 @@ async def by_mcp(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
 
 async def by_cli(api: Api, wallet: str, to: str, token: str = SECRET) -> str:
     async with client_of(api, token) as client:
-        return (await recipient(client, to, {})).address
+        return (await find_recipient(client, to, {})).address
 
 
 async def by_dashboard(api: Api, wallet: str, to: str, token: str = SECRET) -> str:

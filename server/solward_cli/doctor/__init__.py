@@ -66,7 +66,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
 
     names = checks or (_RECORDED if folder is not None else tuple(CHECKS))
     protect_memory()
-    with refusals(), _no_logs():
+    with refusals(), _silence_logs():
         if folder is not None:
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
                 told = f"--record {folder} cannot be made: {error.strerror}"
                 raise ConfigError(told) from None
         spends = folder is not None or "models" in checks
-        found = asyncio.run(_run(read_settings(), names, spends, folder, as_json))
+        found = asyncio.run(_run_checks(read_settings(), names, spends, folder, as_json))
     if as_json:
         from solward.support import jsontext
 
@@ -87,7 +87,7 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
 
 
 @contextmanager
-def _no_logs() -> Iterator[None]:
+def _silence_logs() -> Iterator[None]:
     """Drop the product's log lines, because the checks report the same."""
     import structlog
 
@@ -101,7 +101,7 @@ def _no_logs() -> Iterator[None]:
         structlog.reset_defaults()
 
 
-async def _run(
+async def _run_checks(
     settings: Settings, names: tuple[str, ...], spends: bool, folder: Path | None, quiet: bool
 ) -> dict[str, list[Line]]:
     found = {}

@@ -26,15 +26,15 @@ from solward.vault.custody.keyring import unlock
 from solward.vault.custody.keystore import keystore_row
 from solward.vault.custody.service import key_source
 from solward.vault.store.wallets import keystore_rows
-from solward_cli.config import not_served
+from solward_cli.config import serving_problems
 from solward_cli.doctor.subject import (
     NOTHING,
     EmptyDatabase,
     Line,
     Subject,
     fail,
+    fail_on_error,
     ok,
-    otherwise,
     warn,
 )
 
@@ -63,16 +63,16 @@ async def settings(subject: Subject) -> list[Line]:
     if settings.development_secret:
         advice = "set API_SECRET before others can reach the machine: openssl rand -hex 32"
         secret = warn("API_SECRET", "the development secret, which is public", advice)
-    serving = [fail("Serving", why, _CHANGE) for why in not_served(settings)]
+    serving = [fail("Serving", why, _CHANGE) for why in serving_problems(settings)]
     return [
         ok("Network", f"{network}, {where}"),
         *(serving or [ok("Serving", f"allowed at {settings.api_host}:{settings.api_port}")]),
         secret,
-        _home(settings),
+        _check_home(settings),
     ]
 
 
-def _home(settings: Settings) -> Line:
+def _check_home(settings: Settings) -> Line:
     home = settings.solward_home
     try:
         status = home.stat()
@@ -93,16 +93,16 @@ async def database(subject: Subject) -> list[Line]:
     try:
         async with (await subject.database()).read() as connection:
             mismatch = await network_mismatch(connection, network, shared=shared)
-            queue = await _queue(connection) if shared else []
+            queue = await _check_queue(connection) if shared else []
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
     except EmptyDatabase as error:
         return [warn("Database", f"{kind}, {error}", _START)]
     except OtherSchema as error:
-        return [fail("Database", f"{kind}: {error}", "run the version that made it")]
+        return [fail("Database", f"{kind}: {error}", "run the version that made the database")]
     except StoreError as error:
         if shared:
-            return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
+            return [fail("Database", f"{kind}: {error}", "start PostgreSQL or fix DATABASE_URL")]
         return [warn("Database", f"{kind}: {error}", _START)]
     found = [ok("Database", f"{kind}, with this version's schema"), *queue]
     if mismatch is not None:
@@ -110,14 +110,14 @@ async def database(subject: Subject) -> list[Line]:
     return found
 
 
-async def _queue(connection: AsyncConnection) -> list[Line]:
+async def _check_queue(connection: AsyncConnection) -> list[Line]:
     # Procrastinate is installed for PostgreSQL only.
     from solward.agents.queue import prepare
 
     try:
         await prepare(connection, makes=False)
     except StoreError as error:
-        return [fail("Queue", str(error), "run `solward database upgrade`, or install its release")]
+        return [fail("Queue", str(error), "run `solward database upgrade`, or the tables' release")]
     return []
 
 
@@ -129,29 +129,29 @@ async def keystore(subject: Subject) -> list[Line]:
         async with (await subject.database()).read() as connection:
             rows = await keystore_rows(connection)
         if not rows:
-            return [warn("Keystore", "there is none yet", _START)]
+            return [warn("Keystore", "no keystore exists yet", _START)]
         await unlock(source, keystore_row(rows[0]))
     except KeystoreError as error:
-        advice = "put the key file or passphrase back that this keystore was made with"
+        advice = "restore the key file or passphrase that this keystore was made with"
         return [fail("Keystore", str(error), advice)]
     except (ConfigError, StoreError) as error:
         return [warn("Keystore", f"not opened: {error}", "see `solward doctor database`")]
     made = "a passphrase" if source.file is None else str(source.file)
     wallets = await subject.wallets()
-    lines = [ok("Keystore", f"{made} opens it; wallets: {len(wallets)}")]
+    lines = [ok("Keystore", f"opened by {made}; wallets: {len(wallets)}")]
     if source.file is not None and source.file.parent == settings.solward_home:
         found = "the key file is in the same folder as the database that it opens"
         lines.append(warn("Key file", found, "keep a copy elsewhere: `solward backup create FILE`"))
     return lines
 
 
-@otherwise("Wallets", "see `solward doctor database`")
+@fail_on_error("Wallets", "see `solward doctor database`")
 async def limits(subject: Subject) -> list[Line]:
     """Report the maximum that can leave each wallet in a day, in total and by agent or key."""
     settings, wallets = subject.settings, await subject.wallets()
-    lines = [*_ceilings(settings)]
+    lines = [*_limit_lines(settings)]
     if not wallets:
-        return [*lines, ok("Wallets", "there are none yet")]
+        return [*lines, ok("Wallets", "no wallet exists yet")]
     database, tokens = await subject.database(), token_list(settings.solana_network)
     # Principals that may use wallets: the name, its wallet (None for every one), its ceilings.
     agents = [agent_of(row) for row in await subject.agents()]
@@ -170,11 +170,11 @@ async def limits(subject: Subject) -> list[Line]:
 
 
 _UNBOUND = (
-    "give its agents and keys grants (docs/reference/grants.md), or set TOKEN_LIMITS of its tokens"
+    "give its agents and keys grants (docs/reference/grants.md), or set TOKEN_LIMITS for its tokens"
 )
 
 
-def _ceilings(settings: Settings) -> Iterator[Line]:
+def _limit_lines(settings: Settings) -> Iterator[Line]:
     each, daily, costs, fee = map(
         format_sol,
         (
@@ -192,15 +192,15 @@ def _ceilings(settings: Settings) -> Iterator[Line]:
         "Every wallet", f"{each} SOL a transaction, {daily} SOL a day, {costs} SOL of costs a day"
     )
     priority = f"priority fee: {settings.priority_fee}"
-    yield ok("Every transaction", f"{fee} SOL of network fee at most; {priority}")
-    yield ok("Every swap", f"{slippage} % slippage, {impact} % price impact at most")
+    yield ok("Every transaction", f"at most {fee} SOL of network fee; {priority}")
+    yield ok("Every swap", f"at most {slippage} % slippage and {impact} % price impact")
 
 
 async def machine(subject: Subject) -> list[Line]:
     """Check Python, kernel, confinement of plugin hosts, and the language models' library."""
     settings = subject.settings
     lines = diagnosis(available(), settings.solward_plugins_unconfined)
-    return [*lines, _models(settings.models_folder)]
+    return [*lines, _check_models_folder(settings.models_folder)]
 
 
 def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
@@ -213,29 +213,29 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
     kernel = f"{platform.system()} {platform.release()}, {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     known = seccomp.supported()
-    lacks = not _linux() or abi < landlock.MINIMUM_ABI or not known
-    tried = f"tried in a child process: {found.reason or 'holds'}"
-    calls = "calls of this architecture are known" if known else "unknown architecture"
-    platforms = NOTHING if known else "use x86-64 or ARM with a Python of 64 bits"
+    lacks = not _is_linux() or abi < landlock.MINIMUM_ABI or not known
+    tried = f"tested in a child process: {found.reason or 'works'}"
+    calls = "system calls of this architecture are known" if known else "unknown architecture"
+    platforms = NOTHING if known else "use x86-64 or ARM with a 64-bit Python"
     return [
         ok("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits"),
-        warn("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
-        warn("Landlock", _ABSENT.get(abi, f"ABI {abi}"), _landlock(abi)),
+        warn("Platform", kernel, NOTHING if _is_linux() else f"run the service on {_MINIMUM}"),
+        warn("Landlock", _ABSENT.get(abi, f"ABI {abi}"), _landlock_advice(abi)),
         warn("seccomp", calls, platforms),
         ok("Confinement", tried)
         if found.available
         else fail("Confinement", tried, "see the lines above" if lacks else _FILTER),
-        _hosts(found, unconfined),
+        _plugin_hosts_line(found, unconfined),
     ]
 
 
-def _linux() -> bool:
+def _is_linux() -> bool:
     return sys.platform == "linux"
 
 
 _FILTER = (
-    "let a container's seccomp profile, and a systemd unit's SystemCallFilter, pass prctl, seccomp"
-    " and landlock_* calls"
+    "allow the system calls prctl, seccomp and landlock_* in a container's seccomp profile and in a"
+    " systemd unit's SystemCallFilter"
 )
 
 
@@ -246,7 +246,7 @@ _ABSENT = {
 }
 
 
-def _landlock(abi: int) -> str:
+def _landlock_advice(abi: int) -> str:
     if abi >= landlock.MINIMUM_ABI:
         return NOTHING
     if abi == landlock.SWITCHED_OFF:
@@ -258,7 +258,7 @@ def _landlock(abi: int) -> str:
     return f"run {_MINIMUM} or later; {_FILTER}"
 
 
-def _models(root: Path) -> Line:
+def _check_models_folder(root: Path) -> Line:
     folder, name = models.installed(root), "Language models"
     if models.beside_the_service():
         remove = "remove litellm (pip uninstall litellm)"
@@ -272,15 +272,15 @@ def _models(root: Path) -> Line:
     return warn(name, "litellm is not installed", models.COMMAND)
 
 
-def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
-    if not _linux():
+def _plugin_hosts_line(found: Availability, unconfined: tuple[str, ...]) -> Line:
+    if not _is_linux():
         return warn("Plugin hosts", f"none on {sys.platform}", f"run the service on {_MINIMUM}")
     if found.available:
         text = "third-party plugins are confined"
-        advice = "take out SOLWARD_PLUGINS_UNCONFINED" if unconfined else NOTHING
+        advice = "unset SOLWARD_PLUGINS_UNCONFINED" if unconfined else NOTHING
     elif unconfined:
-        text = f"run unconfined: {', '.join(unconfined)}; other third-party plugins are refused"
-        advice = "remove them, or mend the lines above; mainnet refuses them"
+        text = f"unconfined: {', '.join(unconfined)}; all other third-party plugins are refused"
+        advice = "mend the lines above; or remove these plugins, which mainnet refuses"
     else:
         text = "third-party plugins are refused"
         advice = (
@@ -290,7 +290,7 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
     return warn("Plugin hosts", text, advice)
 
 
-@otherwise("Built-in", "reinstall Solward")
+@fail_on_error("Built-in", "reinstall Solward")
 async def plugins(subject: Subject) -> list[Line]:
     """Load the plugins as the service would, and report their problems."""
     registry = await subject.registry()

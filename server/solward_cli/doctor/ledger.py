@@ -54,10 +54,10 @@ from solward_cli.doctor.subject import (
     Status,
     Subject,
     fail,
+    fail_on_error,
     failed,
-    graded,
+    grade,
     ok,
-    otherwise,
     warn,
 )
 
@@ -93,7 +93,7 @@ async def rpc(subject: Subject) -> list[Line]:
     calls), and the version of swaps."""
     if subject.is_embedded:
         takes_v1 = subject.settings.localnet_version_1 == "on"
-        return [ok("Ledger", _EMBEDDED), _swaps(subject.settings, takes_v1=takes_v1)]
+        return [ok("Ledger", _EMBEDDED), _swaps_line(subject.settings, takes_v1=takes_v1)]
     urls = subject.settings.rpc_urls
     real = tuple(map(subject.real_url, urls))
     nodes = [
@@ -102,8 +102,8 @@ async def rpc(subject: Subject) -> list[Line]:
     try:
         lines = [line for node in nodes for line in await node.check(subject)]
         takes_v1 = {node.takes_v1 for node in nodes} - {None} == {True}
-        lines += [*_lags(nodes), _operators(real, subject.settings.mainnet)]
-        return [*lines, _swaps(subject.settings, takes_v1=takes_v1)]
+        lines += [*_lag_lines(nodes), _operators_line(real, subject.settings.mainnet)]
+        return [*lines, _swaps_line(subject.settings, takes_v1=takes_v1)]
     finally:
         for node in nodes:
             await node.transport.close()
@@ -148,62 +148,62 @@ class _Node:
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             found = "http: others can read and change requests on their way"
             lines.append(warn(self.name, found, "use its https:// address"))
-        somebody = await _somebody(subject)
-        lines += [line async for line in self._methods(somebody)]
-        lines += [await self._pace(), await self._consensus(somebody)]
-        for asked in (self._rent, self._history):
+        somebody = await _any_address(subject)
+        lines += [line async for line in self._method_lines(somebody)]
+        lines += [await self._slot_time_line(), await self._consensus_line(somebody)]
+        for asked in (self._rent_line, self._history_line):
             with contextlib.suppress(LedgerError):  # Its method's line says why.
                 lines.append(await asked())
-        return [*lines, await self._rate()]
+        return [*lines, await self._rate_line()]
 
-    async def _said(self, method: str, *params: Any) -> tuple[Any, str]:
+    async def _call_optional(self, method: str, *params: Any) -> tuple[Any, str]:
         """Call a method that not every node serves; return its answer, or why there is none."""
         try:
             return await self.transport.call(method, params), ""
         except LedgerError as error:
             return None, f"{method}: {error}"
 
-    async def _pace(self) -> Line:
+    async def _slot_time_line(self) -> Line:
         """Report how long a slot takes, and the times of Solward that depend on it."""
-        samples, why = await self._said("getRecentPerformanceSamples", _SAMPLES)
+        samples, why = await self._call_optional("getRecentPerformanceSamples", _SAMPLES)
         said_s = sampled_s(samples)
         if said_s is not None:
             self.slot_s = bounded_s(said_s)
         slot_s = self.slot_s
         found = (
-            f"slots of {slot_s * 1000:.0f} ms, so a blockhash lives"
-            f" {BLOCKHASH_BLOCKS * slot_s:.0f} s: plans are at most"
-            f" {MAX_AGE_BLOCKS * slot_s:.1f} s old, the same bytes are sent again after"
-            f" {RESEND_SLOTS * slot_s:.1f} s, sellers are waited for {answer_wait_s(slot_s):.0f} s,"
-            f" callers wait {confirm_wait_s(slot_s):.0f} s"
+            f"slots of {slot_s * 1000:.0f} ms, so a blockhash is valid for"
+            f" {BLOCKHASH_BLOCKS * slot_s:.0f} s: a plan expires after"
+            f" {MAX_AGE_BLOCKS * slot_s:.1f} s, the same bytes are sent again after"
+            f" {RESEND_SLOTS * slot_s:.1f} s, a payment waits {answer_wait_s(slot_s):.0f} s for the"
+            f" seller, a call waits {confirm_wait_s(slot_s):.0f} s for the ledger"
         )
         if said_s is None:
-            found += f"; assumed until they are measured ({why or 'it has no samples yet'})"
+            found += f"; assumed until they are measured ({why or 'the node has no samples yet'})"
         if said_s is None or said_s == slot_s:
             return ok(self.name, found)
-        lie = f"it says that a slot takes {said_s * 1000:.3g} ms, which is not believed: used are"
+        lie = f"the node reports implausible slots of {said_s * 1000:.3g} ms; Solward uses"
         return warn(self.name, f"{lie} {found}", "use another node")
 
-    async def _consensus(self, somebody: str) -> Line:
+    async def _consensus_line(self, somebody: str) -> Line:
         """Report when a block is final, and which transactions the node accepts."""
-        certificate, why = await self._said("getAgGenesisCert")
+        certificate, why = await self._call_optional("getAgGenesisCert")
         is_alpenglow = has_certificate(certificate)
         if why:
             consensus = f"consensus unknown ({why})"
         else:
             consensus = "Alpenglow" if is_alpenglow else "TowerBFT"
-        version, why = await self._said("getVersion")
+        version, why = await self._call_optional("getVersion")
         core = version.get("solana-core") if isinstance(version, Mapping) else None
         software = f"software {core}" if isinstance(core, str) else f"software unknown ({why})"
         self.takes_v1 = await SwapVersions(self.ledger).query_support(somebody)
         takes = "legacy, 0 and 1" if self.takes_v1 else "legacy and 0"
         if self.takes_v1 is None:
-            takes += "; it does not say whether 1"
+            takes += "; unknown for 1"
         word = FINALIZED if is_alpenglow else CONFIRMED
         found = f"{consensus}, read at {word}; {software}; versions {takes}"
         return ok(self.name, found)
 
-    async def _methods(self, somebody: str) -> AsyncIterator[Line]:
+    async def _method_lines(self, somebody: str) -> AsyncIterator[Line]:
         """Call each method that the product uses, and report those that fail, and why."""
         works = 0
         for method, call in _METHODS.items():
@@ -214,25 +214,25 @@ class _Node:
                 advice = _NEEDED.get(method, _PROVIDER)
                 yield fail(self.name, f"{method}: {error}", advice)
         if works == len(_METHODS):
-            yield ok(self.name, f"answers the {works} methods that Solward reads with")
+            yield ok(self.name, f"answers the {works} methods that Solward calls")
 
-    async def _rent(self) -> Line:
+    async def _rent_line(self) -> Line:
         rent = await self.ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
         byte = rent // (TOKEN_ACCOUNT_BYTES + RENT_OVERHEAD_BYTES)
-        found = f"rent of {byte} lamports a byte, {format_sol(rent)} SOL of a token account"
+        found = f"rent: {byte} lamports a byte, {format_sol(rent)} SOL for a token account"
         return ok(self.name, found)
 
-    async def _history(self) -> Line:
+    async def _history_line(self) -> Line:
         self.tip = await self.ledger.tip()
         first = await self.ledger.first_slot()
         days = (self.tip.slot - first) * self.slot_s / _DAY_S
         found = f"history from slot {first}" + (f", about {days:.0f} days" if days >= 1 else "")
         if first and days < 1:
-            advice = "older transactions cannot be found here: add a node that keeps them"
+            advice = "the node has no older transactions: add a node that keeps them"
             return warn(self.name, found, advice)
         return ok(self.name, found)
 
-    async def _rate(self) -> Line:
+    async def _rate_line(self) -> Line:
         """Report how the node answers `_AT_ONCE` calls at the same time."""
         began = time.monotonic()
         calls = (self.transport.call("getSlot", ()) for _ in range(_AT_ONCE))
@@ -241,14 +241,14 @@ class _Node:
         errors = [each for each in answers if isinstance(each, BaseException)]
         if errors:
             found = f"{len(errors)} of {_AT_ONCE} calls at once were refused: {errors[0]}"
-            return warn(self.name, found, "a plan with a higher rate, or a second address")
+            return warn(self.name, found, "use a plan with a higher rate, or add a second address")
         return ok(self.name, f"{_AT_ONCE} calls at once were answered in {took:.2f} s")
 
 
 _PROVIDER: Final = "use a provider or a plan that serves it"
 _NEEDED: Final = {
-    "getProgramAccounts": "stakes are found with it: use a provider or a plan that serves it",
-    "simulateTransaction": "nothing is signed without it: use a provider that serves it",
+    "getProgramAccounts": "stakes need this method: use a provider or a plan that serves it",
+    "simulateTransaction": "nothing is signed without this method: use a provider that serves it",
 }
 
 _Call = Callable[[_Node, str], Awaitable[Any]]
@@ -265,7 +265,7 @@ async def _simulate(node: _Node, somebody: str) -> Any:
     return await node.ledger.simulate(wire, [somebody])
 
 
-async def _history_of(node: _Node, _somebody: str) -> Any:
+async def _read_validators_transaction(node: _Node, _somebody: str) -> Any:
     """Read a transaction of a validator, so that no user's wallet is named."""
     voters = await node.ledger.vote_accounts()
     who = voters[0].address if voters else STAKE_PROGRAM
@@ -294,7 +294,7 @@ _METHODS: Final[Mapping[str, _Call]] = {
     "getSignatureStatuses": lambda node, _: node.ledger.statuses(
         [str(Signature.default())], search_history=True
     ),
-    "getSignaturesForAddress": _history_of,
+    "getSignaturesForAddress": _read_validators_transaction,
     "getRecentPrioritizationFees": lambda node, somebody: node.ledger.prioritization_fees(
         [somebody]
     ),
@@ -302,17 +302,17 @@ _METHODS: Final[Mapping[str, _Call]] = {
 }
 
 
-async def _somebody(subject: Subject) -> str:
+async def _any_address(subject: Subject) -> str:
     """Return the first wallet's address, or an unused address if there is no wallet."""
     wallets = await subject.wallets()
     return str(wallets[0]["public_key"]) if wallets else str(Keypair().pubkey())
 
 
-def _lags(nodes: list[_Node]) -> list[Line]:
+def _lag_lines(nodes: list[_Node]) -> list[Line]:
     known = {node.name: node.tip.block_height for node in nodes if node.tip is not None}
     lags = {name: max(known.values()) - height for name, height in known.items()}
     return [
-        graded(
+        grade(
             name, f"{lag} blocks behind the others", "use another node", at=lag, bounds=_LAG_BLOCKS
         )
         for name, lag in lags.items()
@@ -320,35 +320,35 @@ def _lags(nodes: list[_Node]) -> list[Line]:
     ]
 
 
-def _swaps(settings: Settings, *, takes_v1: bool) -> Line:
-    """Report the version in which swaps by a venue's instruction are built."""
+def _swaps_line(settings: Settings, *, takes_v1: bool) -> Line:
+    """Report the transaction version of swaps that a venue builds as instructions."""
     setting = settings.transaction_version
     version = int(takes_v1) if setting == "auto" else setting
     found = f"built in version {version} (TRANSACTION_VERSION={setting})"
     if version and not takes_v1:
-        lacks = f"{found}, which not every node takes, so they are refused"
+        lacks = f"{found}, which not every node accepts, so swaps are refused"
         return fail("Swaps", lacks, "set TRANSACTION_VERSION=auto")
     return ok("Swaps", found)
 
 
-def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
+def _operators_line(urls: tuple[str, ...], mainnet: bool) -> Line:
     names = {operator_of(url) for url in urls}
     if is_enough(names):
         return ok("Operators", f"{len(names)}: {', '.join(sorted(names))}")
-    found = f"one, {names.pop()}: by its word alone no money comes back before its window ends"
+    found = f"one, {names.pop()}: its answers alone cannot release a reservation within its window"
     if mainnet:
         return warn("Operators", found, "add an address of another operator to SOLANA_RPC_URL")
     return ok("Operators", found)
 
 
 def operator_of(url: str) -> str:
-    """Return a short name of a URL's operator: the last two labels of its host, or its number."""
+    """Name the operator of a URL by the last two labels of its host, or by its IP address."""
     host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
 
 
-@otherwise("Clock", _SEE_RPC)
+@fail_on_error("Clock", _SEE_RPC)
 async def clock(subject: Subject) -> list[Line]:
     """Compare this machine's clock with the ledger's."""
     if subject.is_embedded:
@@ -357,15 +357,15 @@ async def clock(subject: Subject) -> list[Line]:
     ahead = time.time() - ledger
     found = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's time"
     advice = "set the machine's clock, and keep it set (NTP)"
-    return [graded("Clock", found, advice, at=abs(ahead), bounds=_CLOCK_S)]
+    return [grade("Clock", found, advice, at=abs(ahead), bounds=_CLOCK_S)]
 
 
-@otherwise("Wallets", _SEE_RPC)
+@fail_on_error("Wallets", _SEE_RPC)
 async def funds(subject: Subject) -> list[Line]:
     """Check that a wallet exists and holds SOL, without which nothing can be sent."""
     wallets = await subject.wallets()
     if subject.is_embedded:
-        return [ok("Wallets", f"{len(wallets)}; the service's own faucet funds them")]
+        return [ok("Wallets", f"{len(wallets)}, funded by the service's own faucet")]
     if not wallets:
         advice = "start the service, then `solward wallet create treasury`"
         return [fail("Wallets", "there are none", advice)]
@@ -389,7 +389,7 @@ def _first_funds(subject: Subject, wallet: str) -> str:
     return ask
 
 
-@otherwise("Venues", _SEE_RPC)
+@fail_on_error("Venues", _SEE_RPC)
 async def venue(subject: Subject) -> list[Line]:
     """Ask each venue for a small swap and its instructions; nothing is sent."""
     if subject.is_embedded:
@@ -397,14 +397,14 @@ async def venue(subject: Subject) -> list[Line]:
     tokens = token_list(subject.settings.solana_network)
     into = next((each for each in tokens if each.symbol == "USDC"), None)
     if into is None:
-        return [warn("Swaps", "no token to swap into is known on this network", "none is needed")]
+        return [warn("Swaps", "no token to swap into is known on this network", "nothing to do")]
     found = await subject.venues()
     chosen = subject.settings.swap_venue
     enabled = [each for each in found if chosen in (BEST_VENUE, each.name)]
     if not enabled:
         advice = "change SWAP_VENUE, or see `solward plugins list`"
         return [fail("Venues", f"{chosen} is not loaded", advice)]
-    offers = [await _offers(subject, each, into) for each in enabled if each.lacks is None]
+    offers = [await _offer_lines(subject, each, into) for each in enabled if each.lacks is None]
     lines = [line for each in offers for line in each]
     if not all(map(failed, offers)):
         # Swaps work while one venue answers, so a failure of another only warns.
@@ -412,11 +412,11 @@ async def venue(subject: Subject) -> list[Line]:
         lines = [each._replace(status=warned) if failed([each]) else each for each in lines]
     lacking = [(each.name, each.lacks) for each in enabled if each.lacks is not None]
     if lines:
-        return lines + [ok(name, f"is not asked: {lacks}") for name, lacks in lacking]
+        return lines + [ok(name, f"was not asked: {lacks}") for name, lacks in lacking]
     return [fail(name, "cannot be asked", lacks) for name, lacks in lacking]
 
 
-async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line]:
+async def _offer_lines(subject: Subject, venue: Venue, into: KnownToken) -> list[Line]:
     plugin, context = venue.plugin, venue.context
     name = plugin.spec.name
     request = QuoteRequest(WRAPPED_SOL_MINT, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
@@ -430,7 +430,7 @@ async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line
     )
     sol = format_sol(_SMALL_SWAP)
     impact = format_amount((quote.price_impact * 100).quantize(Decimal("0.01")))
-    found = f"{host}: {sol} SOL gives {out} {into.symbol}, at least {least}; impact {impact} %"
+    found = f"{host}: {sol} SOL buys {out} {into.symbol}, at least {least}; impact {impact} %"
     lines = [ok(name, found)]
     if not plugin.gives_instructions:
         return lines
@@ -440,7 +440,7 @@ async def _offers(subject: Subject, venue: Venue, into: KnownToken) -> list[Line
         made = await plugin.instructions(quote, taker, destination, context, None)
     except SolwardError as error:
         if isinstance(error, SkillError) and error.code == FUNDS_FIRST:
-            return [*lines, ok(name, f"{host}: swaps in steps, with a pocket that is funded first")]
+            return [*lines, ok(name, f"{host}: swaps in several steps, after funding a pocket")]
         return [*lines, fail(name, f"{host}: no instructions: {error}", _venue_advice(venue))]
     found = f"{host}: the swap is one instruction over {len(made.swap.accounts)} accounts"
     return [*lines, ok(name, found)]
@@ -452,18 +452,18 @@ def _venue_advice(venue: Venue) -> str:
     return f"check {', '.join([*named, 'SWAP_VENUE'])}, and this machine's network"
 
 
-@otherwise("Prices", _SEE_RPC)
+@fail_on_error("Prices", _SEE_RPC)
 async def prices(subject: Subject) -> list[Line]:
     """Check each source of dollar prices, and the combined price that grants in dollars need."""
     if subject.is_embedded:
         return [ok("Prices", _EMBEDDED)]
     sources = (await subject.cluster()).price_sources
     if not sources:
-        return [ok("Prices", "no source is set: grants in dollars allow nothing, all others work")]
-    return await _priced(sources, subject.settings)
+        return [ok("Prices", "no source of prices: grants in dollars allow nothing, others work")]
+    return await _price_lines(sources, subject.settings)
 
 
-async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Line]:
+async def _price_lines(sources: Sequence[PriceSource], settings: Settings) -> list[Line]:
     lines = []
     questions = {each.name: [each] for each in sources}
     if len(sources) > 1:
@@ -484,7 +484,7 @@ async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Li
     return lines
 
 
-@otherwise("Providers", "see `solward plugins list`")
+@fail_on_error("Providers", "see `solward plugins list`")
 async def models(subject: Subject) -> list[Line]:
     """Check that each vendor that has a key answers, with the models that agents use."""
     registry, settings = await subject.registry(), subject.settings
@@ -494,25 +494,27 @@ async def models(subject: Subject) -> list[Line]:
         if each.spec.is_llm and settings.configured(each.spec)
     }
     lines = []
-    for name, model in sorted(await _used(subject, providers)):
+    for name, model in sorted(await _list_llms(subject, providers)):
         if name not in providers:
             known = registry.providers.get(name)
             variable = "" if known is None else known.spec.secret_env
             advice = f"set {variable}" if variable else "see `solward plugins list`"
             lines.append(
-                fail(f"{name}/{model}", "an agent uses it, but its vendor has no key", advice)
+                fail(f"{name}/{model}", "an agent uses it, but the vendor has no key", advice)
             )
         elif subject.spends:
-            lines.append(await _probed(subject, providers[name], model))
+            lines.append(await _probe_model(subject, providers[name], model))
         else:
-            found = f"has its key; not asked, because that costs up to {MOST_TOKENS} tokens"
+            found = f"has a key; not asked, because an answer costs up to {MOST_TOKENS} tokens"
             lines.append(ok(f"{name}/{model}", f"{found} (`solward doctor models`)"))
     advice = "set a vendor's key, such as ANTHROPIC_API_KEY"
     return lines or [warn("Providers", "no vendor has a key", advice)]
 
 
-async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[tuple[str, str]]:
-    """Return the models of existing agents, the settings' default, and one of each vendor."""
+async def _list_llms(
+    subject: Subject, providers: dict[str, LoadedProvider]
+) -> set[tuple[str, str]]:
+    """Return `(vendor, model)` of each agent, of the settings and of each other vendor."""
     settings = subject.settings
     used: set[tuple[str, str]] = set()
     registry = await subject.registry()
@@ -529,7 +531,7 @@ async def _used(subject: Subject, providers: dict[str, LoadedProvider]) -> set[t
     return used
 
 
-async def _probed(subject: Subject, provider: LoadedProvider, model: str) -> Line:
+async def _probe_model(subject: Subject, provider: LoadedProvider, model: str) -> Line:
     request = CompletionRequest(
         model=model,
         system="Answer with one word.",

@@ -86,8 +86,8 @@ class Route:
 
     @property
     def shown_host(self) -> str:
-        """The host as a recording has it: the file's name and the last two labels, since those
-        before them may name an account."""
+        """The host in a recording: the file's name and the last two labels of the real host, whose
+        earlier labels may name an account."""
         labels = (urlsplit(self.url).hostname or "").split(".")
         is_number = labels[-1].isdecimal() or ":" in labels[-1]
         return ".".join([self.name, *([] if is_number or len(labels) < 2 else labels[-2:])])
@@ -106,19 +106,19 @@ class Recorder:
     _hosts: dict[str, str] = field(default_factory=dict)
 
     def keep(self, route: Route, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Keep one exchange, scrubbed; addresses are replaced when it is written."""
+        """Store an exchange without secrets; `write` replaces the addresses in it."""
         exchange = {"request": dict(request), "response": dict(response)}
         self._hosts[urlsplit(route.url).netloc.rpartition("@")[2]] = route.shown_host
         self._hosts[urlsplit(route.url).hostname or ""] = route.shown_host
         self.exchanges.setdefault(route.name, []).append(exchange)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write a file for each address that was asked, and return them.
+        """Write a file for each route with exchanges, and return the files.
 
         Raises:
             ConfigError: the folder cannot be written.
         """
-        change = partial(_replace, addresses=_placeholders(self.exchanges), hosts=self._hosts)
+        change = partial(_anonymize, addresses=_placeholders(self.exchanges), hosts=self._hosts)
         written = []
         try:
             for name, exchanges in sorted(self.exchanges.items()):
@@ -193,20 +193,20 @@ async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) ->
         given = request.headers.items()
         headers = {name: value for name, value in given if name.lower() not in _NOT_PASSED_ON}
         try:
-            answer = await client.request(
+            real = await client.request(
                 request.method,
-                _address(route, request),
+                _target_url(route, request),
                 content=body,
                 headers={**headers, **route.headers},
             )
         except httpx.HTTPError:
             # A gateway answers so if the real address does not.
             return Response("", 502)
-        passed = {name: value for name, value in answer.headers.items() if is_kept(name)}
-        headers = {name.lower(): _text(value) for name, value in passed.items()}
-        kept = {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
-        recorder.keep(route, _request(route, request, body), kept)
-        return Response(answer.content, answer.status_code, passed)
+        passed = {name: value for name, value in real.headers.items() if is_recorded(name)}
+        headers = {name.lower(): _scrub_text(value) for name, value in passed.items()}
+        kept = {"status": real.status_code, "headers": headers, "body": _scrub_body(real.content)}
+        recorder.keep(route, _scrub_request(route, request, body), kept)
+        return Response(real.content, real.status_code, passed)
 
     app = Quart(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = _LONGEST_REQUEST
@@ -221,25 +221,25 @@ async def _relay(route: Route, client: httpx.AsyncClient, recorder: Recorder) ->
         await serving
 
 
-def _address(route: Route, asked: Request) -> str:
+def _target_url(route: Route, asked: Request) -> str:
     parts = urlsplit(route.url)
     path = parts.path.rstrip("/") + asked.path if asked.path != "/" else parts.path or "/"
     query = "&".join(filter(None, (parts.query, asked.query_string.decode())))
     return parts._replace(path=path, query=query, fragment="").geturl()
 
 
-def _request(route: Route, asked: Request, body: bytes) -> dict[str, Any]:
+def _scrub_request(route: Route, asked: Request, body: bytes) -> dict[str, Any]:
     # The recorded address leaves out that of the settings, which may hold a key.
     parameters = [
-        (name, REDACTED if _is_secret(name) else _text(value))
+        (name, REDACTED if _is_secret(name) else _scrub_text(value))
         for name, value in parse_qsl(asked.query_string.decode(), keep_blank_values=True)
     ]
     query = f"?{urlencode(parameters)}" if parameters else ""
-    url = f"https://{route.shown_host}{_text(asked.path)}{query}"
-    return {"method": asked.method, "url": url, "body": _body(body)}
+    url = f"https://{route.shown_host}{_scrub_text(asked.path)}{query}"
+    return {"method": asked.method, "url": url, "body": _scrub_body(body)}
 
 
-def is_kept(name: str) -> bool:
+def is_recorded(name: str) -> bool:
     """Return whether a recording has this header of a response."""
     lower = name.lower()
     return lower in _HEADERS or lower.startswith(_RATE_HEADERS)
@@ -249,47 +249,49 @@ def _is_secret(name: str) -> bool:
     return name.lower() in _SECRET_PARAMETERS or names_secret(name)
 
 
-def _body(content: bytes) -> Any:
+def _scrub_body(content: bytes) -> Any:
     """Return a body as JSON if it is JSON, else as text; None if it is empty."""
     if not content:
         return None
     try:
-        return _value(jsontext.loads(content))
+        return _scrub(jsontext.loads(content))
     except (ValueError, RecursionError):
-        return _text(content.decode("utf-8", "replace"))[:_LONGEST_TEXT]
+        return _scrub_text(content.decode("utf-8", "replace"))[:_LONGEST_TEXT]
 
 
-def _value(value: Any) -> Any:
+def _scrub(value: Any) -> Any:
     if isinstance(value, str):
-        return _text(value)
+        return _scrub_text(value)
     if isinstance(value, Mapping):
         return {
-            _text(name): REDACTED if _is_secret(name) and isinstance(item, str) else _value(item)
-            for name, item in value.items()
+            _scrub_text(name): REDACTED
+            if _is_secret(name) and isinstance(one, str)
+            else _scrub(one)
+            for name, one in value.items()
         }
     if isinstance(value, list):
         if value and isinstance(value[0], Mapping):
             value = value[:_LONGEST_LIST]
-        return [_value(item) for item in value]
+        return [_scrub(item) for item in value]
     if value is None or isinstance(value, bool | int | Decimal):
         return value
-    return _text(str(value))
+    return _scrub_text(str(value))
 
 
-def _text(text: str) -> str:
-    """Return `text` without the process's secrets, also as addresses, JSON and headers spell them,
-    and without what looks like one; JSON in a text is scrubbed as JSON is."""
+def _scrub_text(text: str) -> str:
+    """Redact the process's secrets in a text, also in the encodings of URLs, JSON and headers, and
+    texts that look like secrets. Each value of JSON is scrubbed by itself."""
     if text[:1] in ("{", "["):
         with contextlib.suppress(ValueError, RecursionError):
-            return jsontext.dumps(_value(jsontext.loads(text)))
+            return jsontext.dumps(_scrub(jsontext.loads(text)))
     for secret in known_secrets():
-        for spelled in _spellings(secret):
+        for spelled in _encodings(secret):
             if spelled in text:
                 text = text.replace(spelled, REDACTED)
     return scrub_text(text)
 
 
-def _spellings(secret: str) -> Iterator[str]:
+def _encodings(secret: str) -> Iterator[str]:
     spelled: dict[str, None] = {}
     # A secret that is part of an address may be percent-encoded.
     for plain in (secret, unquote(secret)):
@@ -311,7 +313,7 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _placeholders(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
-    """Map every address that a request names, except programs and listed mints, to another."""
+    """Map each address in a request, except programs and listed mints, to a placeholder."""
     networks = ("mainnet-beta", "devnet", "testnet", "localnet")
     public = {token.mint for network in networks for token in token_list(network)}
     public |= {value for value in vars(programs).values() if isinstance(value, str)}
@@ -321,15 +323,15 @@ def _placeholders(exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[
             request = exchange["request"]
             body = request["body"]
             values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
-            named |= dict.fromkeys(_addresses([values, body]))
+            named |= dict.fromkeys(_find_addresses([values, body]))
             if isinstance(body, Mapping) and body.get("method") in _OF_SOMEBODY:
                 # The accounts of the address that was named lead to it.
-                named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
+                named |= dict.fromkeys(_find_addresses(exchange["response"]["body"]))
     kept = [address for address in named if address not in public]
     return {address: placeholder(number) for number, address in enumerate(kept)}
 
 
-def _replace(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
+def _anonymize(text: str, addresses: Mapping[str, str], hosts: Mapping[str, str]) -> str:
     for found, other in (*addresses.items(), *hosts.items()):
         if found in text:
             text = text.replace(found, other)
@@ -352,13 +354,13 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _addresses(value: Any) -> Iterator[str]:
+def _find_addresses(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if is_address(value):
             yield value
     elif isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _addresses(item)
+            yield from _find_addresses(item)
 
 
 def decoded_base64(text: str) -> bytes | None:

@@ -81,15 +81,15 @@ def fail(name: str, found: str, advice: str) -> Line:
     return Line(name, found, advice, Status.FAIL)
 
 
-def graded(name: str, found: str, advice: str, *, at: float, bounds: tuple[float, float]) -> Line:
-    """Make a line that warns from the first bound on, and fails from the second."""
+def grade(name: str, found: str, advice: str, *, at: float, bounds: tuple[float, float]) -> Line:
+    """Make a line that is a warning from the first bound on, and a failure from the second."""
     if at < bounds[0]:
         return ok(name, found)
     return warn(name, found, advice) if at < bounds[1] else fail(name, found, advice)
 
 
-def otherwise(name: str, advice: str) -> Callable[[Check], Check]:
-    """Turn the error of a check into a line that fails, with this advice."""
+def fail_on_error(name: str, advice: str) -> Callable[[Check], Check]:
+    """Return a decorator that turns an error of a check into a failed line with this advice."""
 
     def decorated(check: Check) -> Check:
         @functools.wraps(check)
@@ -114,13 +114,13 @@ def text(check: str, lines: Sequence[Line]) -> str:
     shown = [check]
     for line in lines:
         head = f"  {line.status.value:<{_MARK - 2}} {line.name}: {line.found}"
-        shown.append(_wrapped(head, " " * (_MARK + 3)))
+        shown.append(_wrap_line(head, " " * (_MARK + 3)))
         if line.advice != NOTHING:
-            shown.append(_wrapped(f"{' ' * (_MARK + 1)}-> {line.advice}", " " * (_MARK + 4)))
+            shown.append(_wrap_line(f"{' ' * (_MARK + 1)}-> {line.advice}", " " * (_MARK + 4)))
     return "\n".join(shown)
 
 
-def _wrapped(line: str, indent: str) -> str:
+def _wrap_line(line: str, indent: str) -> str:
     # It is made visible, because it may quote a vendor or a node.
     return textwrap.fill(
         visible(line),
@@ -136,7 +136,7 @@ class EmptyDatabase(StoreError):
 
 
 class Subject(AsyncExitStack):
-    """The service that these settings describe, for reading only; it may be running.
+    """The service of the settings, which checks only read; it may be running.
 
     Attributes:
         spends: whether language models may be asked, which costs tokens.
@@ -160,7 +160,7 @@ class Subject(AsyncExitStack):
         self._venues: list[Venue] | None = None
 
     def real_url(self, url: str) -> str:
-        """Return the real address behind one of the settings; it may hold a key."""
+        """Return the real address of a relay, or `url` if it is real. It may contain a key."""
         return self.real.get(url.rstrip("/"), url)
 
     @property

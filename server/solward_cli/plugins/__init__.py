@@ -76,21 +76,21 @@ class Row:
 @plugins.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_plugins(as_json: bool) -> None:
-    """List plugins: those to be loaded, and those left out and why.
+    """List the plugins that load, and why others are left out.
 
-    If a service runs in this home, list its problems, too.
+    If a service runs in this home, its plugin problems are listed too.
     """
     from solward.plugins.folders.layout import described
     from solward.settings import Settings
 
     with refusals():
         settings = Settings()
-        registry = asyncio.run(_registry(settings))
+        registry = asyncio.run(_load_registry(settings))
     rows = list(rows_of(registry, settings))
     known = {(row.name, row.distribution, row.problem) for row in rows}
     rows += [
         row
-        for row in _of_running_service(settings)
+        for row in _running_service_rows(settings)
         if (row.name, row.distribution, row.problem) not in known
     ]
     if as_json:
@@ -107,7 +107,7 @@ def list_plugins(as_json: bool) -> None:
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
         click.echo(json.dumps(listed))
         return
-    _show(rows)
+    _print_rows(rows)
     # The home is named because a shell without the service's settings lists another one.
     click.echo(f"Plugins of SOLWARD_HOME {settings.solward_home}.", err=True)
     # Third-party code in the service's environment is named, with what it is trusted with.
@@ -119,7 +119,7 @@ def list_plugins(as_json: bool) -> None:
 
 
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
-    """Yield a row for each loaded plugin, built-ins first, then for those left out."""
+    """Yield a row for each loaded plugin, built-ins first, then for each plugin left out."""
     from solward.plugins.discovery import BUILT_IN
     from solward.types.manifest import KINDS, Terms
 
@@ -166,7 +166,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
         )
 
 
-def _of_running_service(settings: Settings) -> list[Row]:
+def _running_service_rows(settings: Settings) -> list[Row]:
     """Return the plugin problems that the service running in this home reports."""
     from solward.client import SolwardClient
     from solward.plugins.folders.layout import is_in_use
@@ -189,7 +189,7 @@ def _of_running_service(settings: Settings) -> list[Row]:
         return []
 
 
-async def _registry(settings: Settings) -> Registry:
+async def _load_registry(settings: Settings) -> Registry:
     """Load the plugins as a service would, third parties' in plugin hosts."""
     from solward.hosts.plugins import plugin_hosts
     from solward.plugins import open_registry
@@ -200,7 +200,7 @@ async def _registry(settings: Settings) -> Registry:
         )
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[Row]) -> None:
     """Print a row for each plugin; a terminal gets the long texts in lines below the table."""
     from solward_cli.render import is_terminal, plain, show, table
 
@@ -273,11 +273,11 @@ KINDS = {
 def new(name: str, directory: Path | None, kind: str) -> None:
     """Create a plugin project with passing tests.
 
-    DIR is ./NAME by default. The kind `skill` makes two, one that spends and one that reads.
+    DIR is ./NAME by default. The kind `skill` makes two skills: one spends, one reads.
     """
     folder = Path(name) if directory is None else directory
     try:
-        problem = _wrong_name(name) or _wrong_folder(folder) or _conflict(name, KINDS[kind])
+        problem = _name_problem(name) or _folder_problem(folder) or _conflict(name, KINDS[kind])
         if problem is not None:
             refuse(problem)
         create(name, KINDS[kind], folder)
@@ -301,7 +301,7 @@ def create(name: str, kind: Kind, folder: Path) -> None:
     try:
         draft = temporary / name
         draft.mkdir()
-        for path, text in contents(name, kind):
+        for path, text in project_files(name, kind):
             target = draft / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
@@ -310,8 +310,8 @@ def create(name: str, kind: Kind, folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
-    """Yield each file of the plugin, with its path in it."""
+def project_files(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
+    """Yield each file of a new plugin: its path in the project, and its text."""
     root = template_root()
     others = {module for each in KINDS.values() for module in each.plugins.values()}
     others -= set(kind.plugins.values())
@@ -333,7 +333,7 @@ def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
             left_out = {each.heading for each in KINDS.values()} - {kind.heading}
             sections = _SECTION.sub(lambda each: "" if each[1] in left_out else each[0], text)  # noqa: B023 - used at once
             text = sections.rstrip() + "\n"
-        yield Path(_renamed(str(path), name)), _renamed(text, name)
+        yield Path(_rename_template(str(path), name)), _rename_template(text, name)
 
 
 # Left by tests, builds, and pip, which compiles the installed template.
@@ -347,27 +347,27 @@ def template_root() -> Path:
     return shipped if shipped.is_dir() else package.parents[1] / "plugin_template"
 
 
-def _renamed(text: str, name: str) -> str:
+def _rename_template(text: str, name: str) -> str:
     text = text.replace(TEMPLATE, name).replace(TEMPLATE.upper(), name.upper())
     return text.replace(TEMPLATE.replace("_", "-"), name.replace("_", "-"))
 
 
-def _wrong_name(name: str) -> str | None:
+def _name_problem(name: str) -> str | None:
     if len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
         return (
             f"NAME must be like tip_jar: a-z, 0-9 and single _ between them, at most {MAX_NAME} "
             f"characters, a letter first; got {name[: 2 * MAX_NAME]!r}"
         )
     if keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        return f"{name} is a module or a word of Python; choose another name"
+        return f"{name} is a module or keyword of Python; choose another name"
     return None
 
 
-def _wrong_folder(folder: Path) -> str | None:
+def _folder_problem(folder: Path) -> str | None:
     if folder.exists() or folder.is_symlink():
         return f"{folder} exists; name a new folder, or remove it"
     if not folder.parent.is_dir():
-        return f"{folder.parent} is no folder; make it first"
+        return f"{folder.parent} is not a folder; make it first"
     return None
 
 
@@ -382,7 +382,7 @@ def _conflict(name: str, kind: Kind) -> str | None:
     wanted = kind.entry_points(name)
     for candidate in discover(("*",))[0]:
         if candidate.name in wanted:
-            owner = "is built in" if candidate.built_in else f"is of {candidate.distribution}"
+            owner = "is built in" if candidate.built_in else f"belongs to {candidate.distribution}"
             word = candidate.group.removeprefix("solward.").removesuffix("s")
             return f"the {word} {candidate.name} {owner}; choose another name"
     for rule in RULES:

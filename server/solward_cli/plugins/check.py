@@ -74,21 +74,21 @@ def check(
             cases=list(map(read_cases, case_files)),
         )
         reports = checked.reports
-        written = None if key is None else _write(checked, key)
+        written = None if key is None else _write_result(checked, key)
     is_good = all(report.ok for report in reports)
     if as_json:
-        plugins = list(map(_plugin, reports))
-        told = {"ok": is_good, "tier": _name(lowest(reports)), "plugins": plugins}
+        plugins = list(map(_report_json, reports))
+        told = {"ok": is_good, "tier": _tier_name(lowest(reports)), "plugins": plugins}
         click.echo(json.dumps(told, indent=2))
     else:
-        _show(reports)
+        _print_reports(reports)
     if written is not None:
         click.echo(f"Signed: {written}", err=as_json)
     if not is_good:
         sys.exit(EXIT_FAILED)
 
 
-def _write(checked: CheckedTarget, key: CheckKey) -> Path:
+def _write_result(checked: CheckedTarget, key: CheckKey) -> Path:
     """Write the signed result of a check to the current folder.
 
     Raises:
@@ -105,7 +105,7 @@ def _write(checked: CheckedTarget, key: CheckKey) -> Path:
             " in a folder of its own"
         )
     if any(report.finding("host").outcome is not Outcome.OK for report in reports):
-        raise InvalidRequest("--sign: it ran unconfined, where it could have read the key")
+        raise InvalidRequest("--sign: the plugin ran unconfined, where it could have read the key")
     result = CheckResult(
         distribution=own.name,
         version=own.version,
@@ -113,22 +113,22 @@ def _write(checked: CheckedTarget, key: CheckKey) -> Path:
         wheels=own.wheels,
         solward=__version__,
         date=iso(now_ms()),
-        tier=_name(lowest(reports)),
-        plugins=tuple(map(_plugin, reports)),
+        tier=_tier_name(lowest(reports)),
+        plugins=tuple(map(_report_json, reports)),
     )
     path = Path(f"{own.name}-{own.version}.check.json")
     path.write_bytes(signed(result, key))
     return path
 
 
-def _plugin(report: Report) -> dict[str, Any]:
+def _report_json(report: Report) -> dict[str, Any]:
     return {
         "name": report.plugin,
         "kind": report.kind,
         "distribution": report.distribution,
         "version": report.version,
         "ok": report.ok,
-        "tier": _name(report.grade),
+        "tier": _tier_name(report.grade),
         "findings": [
             {"check": each.check, "outcome": each.outcome.value, "detail": each.detail}
             for each in report.findings
@@ -136,11 +136,11 @@ def _plugin(report: Report) -> dict[str, Any]:
     }
 
 
-def _name(grade: Grade | None) -> str | None:
+def _tier_name(grade: Grade | None) -> str | None:
     return None if grade is None or grade.tier is None else grade.tier.name
 
 
-def _show(reports: Sequence[Report]) -> None:
+def _print_reports(reports: Sequence[Report]) -> None:
     for report in reports:
         of = f"of {report.distribution} {report.version}"
         show(plain(f"{report.kind} {report.plugin} {of}", "bold"))
@@ -169,14 +169,14 @@ def advice(reports: Sequence[Report]) -> list[str]:
     warned = [f"{each.plugin} ({', '.join(each.warnings)})" for each in reports if each.warnings]
     lines = []
     if failed:
-        lines.append(f"Mend before you install it: {'; '.join(failed)}.")
+        lines.append(f"Mend before you install: {'; '.join(failed)}.")
     if warned:
         lines.append(f"Look at the warnings: {'; '.join(warned)}.")
     if not failed:
         many = "The plugin conforms" if len(reports) == 1 else f"All {len(reports)} plugins conform"
         lines.append(
-            f"{many}. A running service loads it after `solward plugins install` of its wheel;"
-            " installed by pip, it is loaded at the next start."
+            f"{many}. A running service loads a plugin once `solward plugins install` installs its"
+            " wheel. A plugin that pip installed is loaded at the next start."
         )
     return lines
 
@@ -186,7 +186,7 @@ def advice(reports: Sequence[Report]) -> list[str]:
 def key(file: Path) -> None:
     """Create a key that signs results of `plugins check`, in the new FILE.
 
-    Only its user can read FILE. What is printed is the public key, for those who verify results.
+    Only the current user can read FILE. Prints the public key, with which others verify results.
     """
     from solward.plugins.check_results import create_key
 
@@ -202,15 +202,15 @@ def key(file: Path) -> None:
 def verify(result: Path, public: str, target: str | None) -> None:
     """Verify a signed result of `plugins check` and the wheel or plugin it is for.
 
-    NAME is a distribution in a folder of its own. A result says who ran the kit on which bytes, not
-    that the plugin is harmless.
+    NAME is a distribution in a folder of its own. A result says who checked which bytes, not that
+    the plugin is harmless.
     """
     from solward.plugins.check_results import read_result
 
     with refusals():
         said = read_result(result, public)
         about = (
-            "No wheel or plugin was given to compare." if target is None else _same(said, target)
+            "No wheel or plugin was compared." if target is None else _compare_target(said, target)
         )
     click.echo(visible(f"{summary(said)} {about}"))
 
@@ -224,7 +224,7 @@ def summary(said: CheckResult) -> str:
     )
 
 
-def _same(said: CheckResult, target: str) -> str:
+def _compare_target(said: CheckResult, target: str) -> str:
     from solward.plugins.folders.layout import canonical, read
     from solward.settings import Settings
 
@@ -232,9 +232,9 @@ def _same(said: CheckResult, target: str) -> str:
         said.check_wheel(Path(target))
         more = len(said.wheels) - 1
         needs = f" The {more} wheels that it needs were not compared." if more else ""
-        return f"It is for this wheel.{needs}"
+        return f"The result is for this wheel.{needs}"
     one = read(Settings().solward_home, canonical(target))
     if one is None:
         raise FolderError(f"{target} is no wheel, and is not installed in a folder of its own")
     said.check_installed(one)
-    return "It is for the installed plugin, with all that it needs."
+    return "The result is for the installed plugin and all wheels that it needs."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.types.errors import ConfigError, HomeLocked, SolwardError
-from solward_cli.entrypoint import home_command, offline_wallets, refusals, several
+from solward_cli.entrypoint import combine_parameters, home_command, offline_wallets, refusals
 from solward_cli.render import visible
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _UNLOADS_WITHIN_S = 60.0
 _PAUSE_S = 0.5
 
 
-_proposed = several(
+_install_parameters = combine_parameters(
     click.argument("target", metavar="NAME-or-FILE"),
     click.option("--yes", is_flag=True, help="Accept what the plugin needs without asking."),
     click.option(
@@ -43,18 +43,18 @@ _proposed = several(
 
 
 @click.command("install")
-@_proposed
+@_install_parameters
 def install(target: str, **options: Any) -> None:
     """Install a plugin distribution into a folder of its own.
 
-    NAME may have versions (`acme-tools==1.2`); FILE is a wheel. What its plugins declare is read in
-    a confined process; nothing else of it runs, and the service's environment stays as it is.
+    NAME may include a version (`acme-tools==1.2`); FILE is a wheel. A confined process reads what
+    the plugins declare. No other code of them runs, and the service's environment does not change.
     """
     _install(target, upgrade=False, **options)
 
 
 @click.command("upgrade")
-@_proposed
+@_install_parameters
 def upgrade(target: str, **options: Any) -> None:
     """Replace an installed distribution with another version.
 
@@ -71,15 +71,15 @@ def upgrade(target: str, **options: Any) -> None:
     help="Remove a distribution whose folder is lost, so that the service starts without it.",
 )
 @click.option(
-    "--purge", is_flag=True, help="Delete its files, entries and settings, too; cannot be undone."
+    "--purge", is_flag=True, help="Also delete its files, entries and settings; cannot be undone."
 )
 @home_command
 async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None:
     """Remove an installed distribution.
 
-    The files and entries that its plugins keep, and its skills' settings, stay for when it is
-    installed again. --purge deletes them, also of a distribution that is not installed any more; a
-    running service is asked to, with the admin secret.
+    The plugins' files and entries and the skills' settings stay for a later installation. --purge
+    deletes them, even if the distribution is no longer installed. If the service is running, the
+    service deletes them, which needs the admin secret.
     """
     from solward.plugins.folders.install import not_installed
     from solward.plugins.folders.install import remove as removed
@@ -96,21 +96,21 @@ async def remove(settings: Settings, name: str, lost: bool, purge: bool) -> None
         if folder is not None and folder.exists():
             kept = f"The files that its plugins keep stay in {folder}"
             told = f" {kept}; --purge deletes them, its entries and its settings."
-    _done(f"Removed {name}.{told}")
+    _print_done(f"Removed {name}.{told}")
 
 
 @click.command("enable")
 @click.argument("name")
 def enable(name: str) -> None:
     """Load a disabled distribution again."""
-    _enable(name, True)
+    _set_enabled(name, True)
 
 
 @click.command("disable")
 @click.argument("name")
 def disable(name: str) -> None:
     """Stop loading an installed distribution, without removing it."""
-    _enable(name, False)
+    _set_enabled(name, False)
 
 
 COMMANDS = (install, upgrade, remove, enable, disable)
@@ -133,11 +133,11 @@ def _install(
             checked = read_result(result, public)
 
     def accept(proposal: Proposal) -> bool:
-        _show(proposal)
+        _print_proposal(proposal)
         if yes:
             return True
         if not sys.stdin.isatty():
-            click.echo("Nobody can be asked here; --yes accepts it.", err=True)
+            click.echo("There is no terminal to ask on; --yes accepts the installation.", err=True)
             return False
         return click.confirm("Install it?")
 
@@ -147,7 +147,7 @@ def _install(
         if checked is not None:
             # Checked first, so that other bytes do not run, not even in a plugin host.
             checked.check_installed(new)
-            _echo(f"Result: {summary(checked)} It is for these wheels.")
+            _echo(f"{summary(checked)} The result is for these wheels.")
         return loadable_terms(new, settings.solward_plugins_unconfined)
 
     with refusals():
@@ -155,29 +155,29 @@ def _install(
         one = installed(
             settings.solward_home, target, accept=accept, declare=declare, upgrade=upgrade
         )
-    told = f"Installed {one.name} {one.version}: {_kinds(one.plugins)}."
+    told = f"Installed {one.name} {one.version}: {_describe_plugins(one.plugins)}."
     if is_allowed(one.name, settings.plugins):
-        _done(told)
+        _print_done(told)
     else:
         _echo(
-            f"{told} SOLWARD_PLUGINS does not name it, so nothing of it is loaded: add {one.name}"
-            " there, and start the service again."
+            f"{told} SOLWARD_PLUGINS does not name it, so its plugins are not loaded: add"
+            f" {one.name} to SOLWARD_PLUGINS, and restart the service."
         )
 
 
-def _enable(name: str, enabled: bool) -> None:
+def _set_enabled(name: str, enabled: bool) -> None:
     from solward.plugins.folders.install import enable as changed
 
     with refusals():
         one = changed(_home(), name, enabled)
-    _done(f"{'Enabled' if enabled else 'Disabled'} {one.name} {one.version}.")
+    _print_done(f"{'Enabled' if enabled else 'Disabled'} {one.name} {one.version}.")
 
 
-def _show(proposal: Proposal) -> None:
+def _print_proposal(proposal: Proposal) -> None:
     """Print the proposal that the user must accept; its texts are third parties'."""
     new = proposal.new
     before = "" if proposal.before is None else f", instead of {proposal.before.version}"
-    lines = [f"{new.name} {new.version}{before}: {_kinds(new.plugins)}"]
+    lines = [f"{new.name} {new.version}{before}: {_describe_plugins(new.plugins)}"]
     lines += [f"  {each.file}  sha256:{each.sha256}" for each in new.wheels]
     lines += [f"  left out, as it would run by itself: {each}" for each in new.left_out]
     for plugin, more in proposal.more.items():
@@ -185,17 +185,17 @@ def _show(proposal: Proposal) -> None:
         wants = new.accepted[plugin].needs() if proposal.before is None else more
         lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in wants]
     if proposal.dropped:
-        lines.append(f"  no longer in it: {_kinds(proposal.dropped)}")
+        lines.append(f"  no longer included: {_describe_plugins(proposal.dropped)}")
     _echo(*lines)
 
 
-def _kinds(plugins: Iterable[Plugin]) -> str:
+def _describe_plugins(plugins: Iterable[Plugin]) -> str:
     from solward.types.manifest import KINDS
 
     return ", ".join(f"{KINDS[each.group]} {each.name}" for each in plugins)
 
 
-def _done(text: str) -> None:
+def _print_done(text: str) -> None:
     from solward.plugins.folders.layout import is_in_use
 
     when = (
@@ -236,11 +236,11 @@ async def purge_state(settings: Settings, name: str) -> str:
             purged = await purge(PluginSettings(database), canonical(name))
         counts = purged.entries, purged.settings
     except HomeLocked:
-        counts = await _by_service(settings, name)
+        counts = await _purge_by_service(settings, name)
     return " Deleted {} entries and {} settings.".format(*counts) if any(counts) else ""
 
 
-async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
+async def _purge_by_service(settings: Settings, name: str) -> tuple[int, int]:
     from solward.client import BadRequest, SolwardClient
 
     ends = asyncio.get_running_loop().time() + _UNLOADS_WITHIN_S
@@ -255,7 +255,7 @@ async def _by_service(settings: Settings, name: str) -> tuple[int, int]:
                     continue
                 raise ConfigError(
                     f"The folder of {name} is removed; its entries and settings are not, because"
-                    f" the running service answered: {error}. The same command deletes them"
+                    f" the running service answered: {error}. Run the same command again"
                 ) from None
             return answer.entries, answer.settings
 
@@ -269,8 +269,8 @@ def models() -> None:
 def install_models() -> None:
     """Install litellm and its dependencies into a folder of their own.
 
-    65 MB are downloaded and 270 MB unpacked: wheels alone, with the hashes of this release. Nothing
-    of them runs here, and the service's environment stays as it is; model hosts alone import them.
+    Downloads 65 MB of wheels with the hashes of this release, and unpacks 270 MB. Nothing in them
+    runs now, and the service's environment does not change: only model hosts import them.
     """
     from solward.plugins.folders.models import beside_the_service, installed, other_folders
     from solward.plugins.folders.models import install as unpack
@@ -290,7 +290,7 @@ def install_models() -> None:
             click.echo(f"  left out, as it would run by itself: {left}")
         click.echo(f"Installed {len(made.wheels)} wheels: {made.folder}")
     for each in other_folders(root):
-        click.echo(f"Of another release or Python; you may remove it: {each}", err=True)
+        click.echo(f"For another release or Python; you may remove this folder: {each}", err=True)
     if beside_the_service():
         click.echo(
             "litellm is also in the service's environment: its code runs in the process that holds"

@@ -111,7 +111,7 @@ def up(
                 opened_at = settings.dashboard_address if settings.dashboard_url else pages
                 async with (
                     selling(service.localnet, shop),
-                    _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
+                    _serve_ledger(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
                     demo_story(service, seed, opened_at) as begin_story,
                 ):
 
@@ -121,7 +121,7 @@ def up(
                         begin_story()
 
                     freeze_gc()
-                    async with _agents(service, stop):
+                    async with _run_agents(service, stop):
                         await serve(service, listening, stop, ready=ready)
 
     async def work() -> None:
@@ -129,14 +129,14 @@ def up(
         port_of_pages = None if no_dashboard else pages_port
         async with dashboard_process(settings, listening, port_of_pages) as (pages, problem):
             await serve_all(pages, problem)
-        click.echo("Solward has stopped; start it again and everything is as it was.")
+        click.echo("Solward has stopped; the next start continues where it ended.")
 
     with listening:
         run(work, log_level=log_level)
 
 
 @contextlib.asynccontextmanager
-async def _rpc(
+async def _serve_ledger(
     service: Solward, port: int | None
 ) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
     """Serve the embedded ledger to others; yield its addresses, or a notice why not."""
@@ -160,8 +160,8 @@ async def _rpc(
 
 
 @contextlib.asynccontextmanager
-async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run a worker in this process with PostgreSQL; else the service runs its agents itself."""
+async def _run_agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Run a worker in this process on PostgreSQL; on SQLite the service runs its own agents."""
     if not service.database.shared:
         yield
         return
@@ -253,5 +253,5 @@ async def _log_exit(process: subprocess.Popen[bytes]) -> None:
     _log.error(
         "dashboard_ended",
         code=code,
-        detail="the service goes on; `solward dashboard` serves the pages again",
+        detail="the service keeps running; `solward dashboard` serves the pages again",
     )

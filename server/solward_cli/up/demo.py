@@ -162,7 +162,7 @@ def grants(seller: str | None) -> list[Mapping[str, Any]]:
 
 
 async def last_seller(settings: Settings) -> str | None:
-    """Return the site that the home's demo agent buys from, or None; the service is not open."""
+    """Return the site that the home's demo agent buys from, or None if it has no seller."""
     from solward.agents.store import list_agents
     from solward.database.schema import has_schema
 
@@ -214,8 +214,8 @@ _log = structlog.get_logger(__name__)
 
 
 def listen_for_buyers(last: str | None = None) -> socket.socket:
-    """Listen on a loopback port for the seller: the one it had, else `PORT`; or on a free one if
-    another process has that.
+    """Listen on a loopback port for the seller: its last port or else `PORT`, or a free port if
+    another process uses that one.
 
     Args:
         last: the site that it had, as `site_of` names it.
@@ -252,7 +252,7 @@ async def selling(
     # The seller calls the ledger in this process, because `--no-rpc` opens no port.
     node = httpx.ASGITransport(app=cast(Any, application(localnet.call)))
     async with httpx.AsyncClient(transport=node) as http:
-        example = paid_api()
+        example = import_paid_api()
         app = example.forecast.create_app(
             pay_to=str(_SELLER.pubkey()),
             price=example.Price(PRICE_UNITS, str(USDC.mint), USDC.decimals),
@@ -298,7 +298,7 @@ async def _open_account(localnet: Localnet) -> None:
         _log.warning("seller_without_account", error=str(error))
 
 
-def paid_api() -> Any:
+def import_paid_api() -> Any:
     """Import the example's package: from the wheel with `solward_cli`, else from `examples`."""
     if _MODULE not in sys.modules:
         package = Path(__file__).parents[1]

@@ -101,9 +101,9 @@ class Screen:
         for problem in self.service.live.registry.problems:
             yield f"Plugin problem: {problem}"
 
-    def exports(self) -> str | None:
-        """Return the command with which another terminal finds the commands, this service and this
-        home; None if it needs none."""
+    def export_command(self) -> str | None:
+        """Return the `export` command that another terminal needs to find `solward`, this service
+        and this home, or None."""
         found = []
         bin_folder = Path(sys.executable).parent
         if shutil.which("solward") is None and (bin_folder / "solward").exists():
@@ -115,7 +115,7 @@ class Screen:
             found.append(f"SOLWARD_HOME={shlex.quote(str(home.absolute()))}")
         return f"export {' '.join(found)}" if found else None
 
-    def curl(self) -> str:
+    def curl_command(self) -> str:
         """Return a request to try."""
         settings = self.service.settings
         secret = DEVELOPMENT_SECRET if settings.development_secret else "$API_SECRET"
@@ -148,24 +148,24 @@ async def ledger_notice(service: Solward) -> str | None:
 def show(screen: Screen) -> None:
     """Print the screen: rich on a terminal, plain lines elsewhere."""
     if sys.stdout.isatty():
-        _rich(screen)
+        _print_rich(screen)
     else:
-        _plain(screen)
+        _print_plain(screen)
     sys.stdout.flush()
 
 
-def _plain(screen: Screen) -> None:
+def _print_plain(screen: Screen) -> None:
     click.echo(f"Solward {__version__} is up.")
     for name, value in screen.rows():
         click.echo(f"{name + ':':<13} {value}")
     for notice in screen.notices():
         click.echo(f"Notice: {notice}")
-    if (exports := screen.exports()) is not None:
+    if (exports := screen.export_command()) is not None:
         click.echo(f"In another terminal, first: {exports}")
-    click.echo(f"Try: {screen.curl()}")
+    click.echo(f"Try: {screen.curl_command()}")
 
 
-def _rich(screen: Screen) -> None:
+def _print_rich(screen: Screen) -> None:
     console = Console()
     table = Table.grid(padding=(0, 2))
     for name, value in screen.rows():
@@ -174,11 +174,11 @@ def _rich(screen: Screen) -> None:
     for notice in screen.notices():
         console.print(f"[yellow]![/] {escape(notice)}", highlight=False)
     # Lines to copy are printed unwrapped.
-    if (exports := screen.exports()) is not None:
+    if (exports := screen.export_command()) is not None:
         console.print("\nIn another terminal, first:")
         click.echo(f"  {exports}")
     console.print("\nTry it:")
-    click.echo(f"  {screen.curl()}")
+    click.echo(f"  {screen.curl_command()}")
     console.print("\n[dim]Ctrl-C stops it.[/]")
 
 
@@ -218,7 +218,7 @@ async def _narrate(
     known = {hold.id for hold in asked}
     for hold in reversed(asked):
         if hold.state is HoldState.HELD:
-            for line in question(hold.to_json(), dashboard):
+            for line in question_lines(hold.to_json(), dashboard):
                 say(line)
     bought, denied = False, None
     async for event in events:
@@ -235,7 +235,7 @@ async def _narrate(
         if data.get("agentId") != agent.id:
             continue
         if event.event == EventKind.HOLD_CREATED and data["id"] not in known:
-            for line in question(data, dashboard):
+            for line in question_lines(data, dashboard):
                 say(line)
         elif event.event == EventKind.HOLD_EXECUTED:
             say(f"It was approved, and {agent.name}'s {data['type']} was sent.")
@@ -253,7 +253,7 @@ async def _narrate(
             say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
 
 
-def question(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
+def question_lines(hold: Mapping[str, Any], dashboard: str | None) -> Iterable[str]:
     """Yield the question to a person, and the place to answer it."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
     at = "" if dashboard is None else f", or at {dashboard.rstrip('/')}/holds/{hold['id']}"

@@ -161,7 +161,7 @@ def test_a_sweep_waits_for_what_was_handed_over(tmp_path: Path) -> None:
                     text=True,
                     timeout=120,
                 )
-                waited = "waiting: 1 transactions of the wallet are on their way"
+                waited = "waiting: 1 transactions of the wallet are pending"
                 assert waited in swept.stdout + swept.stderr
                 assert buyer.payment(alive["id"])["state"] == "expired", swept.stdout
                 assert ledger.usdc(vault["address"]) == buyer.usdc, swept.stdout + swept.stderr
