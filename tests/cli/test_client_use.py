@@ -466,7 +466,10 @@ def test_waiting_for_a_refused_transaction_is_exit_code_1(live: Live) -> None:
     live.error("wallet", "transfer", wallet, STRANGER, "5")
     record = live.json("tx", "list", "--wallet", wallet, "--limit", "1")["transactions"][0]
     result = live.invoke("tx", "watch", record["id"], "--json")
-    assert (result.exit_code, result.stderr) == (1, "The transaction was not confirmed; its status: blocked.\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "The transaction was not confirmed; its status: blocked.\n",
+    )
     assert jsontext.loads(result.stdout) == record
 
 
