@@ -93,7 +93,7 @@ async def test_older_ones_than_the_newest_records_are_said_to_be_left_out(api: A
         for among, counted, is_complete in (
             (3, {}, False), (4, {"max_per_tx": 1}, False), (5, {"max_per_tx": 1}, True),
         ):  # fmt: skip
-            found = await store.refused_by_rule(connection, None, 0, among)
+            found = await store.count_refused_by_rule(connection, None, 0, among)
             assert found == (counted, is_complete)
             assert len(await store.refused(connection, None, 5, among)) == len(counted)
 

@@ -84,7 +84,7 @@ class Approvals:
 
     async def get(self, hold_id: str) -> Hold:
         """Return one hold, which expires first if it is overdue; raises `NotFound`."""
-        return (await self._current(hold_id)).hold
+        return (await self._read_current(hold_id)).hold
 
     async def listed(
         self,
@@ -105,7 +105,7 @@ class Approvals:
         Raises:
             InvalidRequest: `before` is not the id of a hold.
         """
-        await self._expire()
+        await self._expire_overdue()
         async with self._database.read() as connection:
             if before is not None and await store.get(connection, before) is None:
                 raise InvalidRequest("before must be the id of a hold")
@@ -128,7 +128,7 @@ class Approvals:
             HoldDecided: it has ended, or cannot be approved now because transactions are frozen or
                 the agent was stopped.
         """
-        row = await self._decidable(hold_id, approver, note)
+        row = await self._read_decidable(hold_id, approver, note)
         if row.hold.state is HoldState.HELD:
             await self._check_agent(row.hold)
             async with self._database.write() as connection:
@@ -137,7 +137,7 @@ class Approvals:
                 if frozen is not None:
                     raise HoldDecided("Transactions are frozen; nothing was approved")
                 moment = await self._database.moment(connection)
-                # If its time is over, `_current` expires it below.
+                # If its time is over, `_read_current` expires it below.
                 if row.hold.expires_ms > moment.window_ms:
                     await store.move(
                         connection, hold_id, (HoldState.HELD,), HoldState.APPROVED,
@@ -145,12 +145,12 @@ class Approvals:
                         note=note, owner=self._me,
                     )  # fmt: skip
             self._hook(Step.APPROVED)
-            row = await self._current(hold_id)
+            row = await self._read_current(hold_id)
         if row.hold.state is HoldState.APPROVED and row.owner == self._me and row.recipe:
-            await asyncio.shield(self._start(row))
-            row = await self._current(hold_id)
+            await asyncio.shield(self._start_task(row))
+            row = await self._read_current(hold_id)
         if row.hold.state in (HoldState.DENIED, HoldState.EXPIRED):
-            raise _decided(row.hold)
+            raise _decided_error(row.hold)
         return row.hold
 
     async def deny(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
@@ -161,12 +161,12 @@ class Approvals:
         Raises:
             Same as `approve`.
         """
-        row = await self._decidable(hold_id, approver, note)
+        row = await self._read_decidable(hold_id, approver, note)
         if row.hold.state is HoldState.DENIED:
             return row.hold
         if not row.hold.state.is_open:
-            raise _decided(row.hold)
-        text = f"{_called(approver)} denied it" + (f": {note}" if note else "")
+            raise _decided_error(row.hold)
+        text = f"{_approver_name(approver)} denied it" + (f": {note}" if note else "")
         async with self._database.write() as connection:
             await self._check_approver(connection, row.hold, approver)
             moment = await self._database.moment(connection)
@@ -174,9 +174,9 @@ class Approvals:
                 connection, row, HoldState.DENIED, text, moment.database_ms,
                 by=approver, decided_by=approver, decided_ms=moment.database_ms, note=note,
             )  # fmt: skip
-        row = await self._current(hold_id)
+        row = await self._read_current(hold_id)
         if record is None:
-            raise _decided(row.hold)
+            raise _decided_error(row.hold)
         return row.hold
 
     async def may_decide(self, principal: str) -> bool:
@@ -188,7 +188,7 @@ class Approvals:
 
     async def sweep(self) -> None:
         """Expire overdue holds, and carry out the approved holds of a dead process."""
-        await self._expire()
+        await self._expire_overdue()
         async with self._database.read() as connection:
             left = await store.abandoned_holds(connection, self._me)
         for row in left:
@@ -198,7 +198,7 @@ class Approvals:
             async with self._database.write() as connection:
                 ours = await store.claim(connection, hold.id, self._me, row.owner)
             if ours:
-                self._start(row)
+                self._start_task(row)
 
     async def close(self) -> None:
         """Wait a while for holds in progress; the next start carries out the others."""
@@ -207,7 +207,7 @@ class Approvals:
         for task in list(self._running.values()):
             task.cancel()
 
-    def _start(self, row: HoldRow) -> asyncio.Task[None]:
+    def _start_task(self, row: HoldRow) -> asyncio.Task[None]:
         known = self._running.get(row.hold.id)
         if known is not None:
             return known
@@ -220,14 +220,14 @@ class Approvals:
         hold = row.hold
         error: str
         try:
-            actor = await self._actor(hold.principal)
+            actor = await self._actor_of(hold.principal)
             if actor is None:
                 return
             for each in hold.chain:
                 if each.startswith("schedule:") and each != hold.principal:
                     # A key's schedule ends with its secret, and so do its requests.
-                    actor = await self._actor(each) or actor
-            await self._make_again(row, actor)
+                    actor = await self._actor_of(each) or actor
+            await self._repeat_request(row, actor)
         except (HoldWaits, LedgerError) as waits:
             await self._note_wait(row, str(waits))
             return
@@ -261,13 +261,13 @@ class Approvals:
                 await store.note_wait(connection, row.hold, reason)
         return reason not in row.hold.reasons
 
-    async def _actor(self, principal: str) -> Actor | None:
+    async def _actor_of(self, principal: str) -> Actor | None:
         """Return a principal's actor; None if this process does not know its kind."""
         kind, _, own_id = principal.partition(":")
         made = self._actors.get(kind)
         return None if made is None else await made(own_id)
 
-    async def _make_again(self, row: HoldRow, actor: Actor) -> None:
+    async def _repeat_request(self, row: HoldRow, actor: Actor) -> None:
         hold, recipe = row.hold, row.recipe
         assert recipe is not None
         actor = replace(
@@ -298,7 +298,7 @@ class Approvals:
         intent, instructions = read_recipe(recipe)
         await self._operations.transact(hold.wallet_id, actor, intent, instructions, None)
 
-    async def _current(self, hold_id: str) -> HoldRow:
+    async def _read_current(self, hold_id: str) -> HoldRow:
         async with self._database.read() as connection:
             row = await store.get(connection, hold_id)
             moment = await self._database.moment(connection)
@@ -306,13 +306,13 @@ class Approvals:
             raise NotFound("Hold not found")
         if row.hold.state.is_open and row.hold.expires_ms <= moment.window_ms:
             await self._expire_one(row)
-            return await self._current(hold_id)
+            return await self._read_current(hold_id)
         return row
 
-    async def _decidable(self, hold_id: str, approver: str, note: str | None) -> HoldRow:
+    async def _read_decidable(self, hold_id: str, approver: str, note: str | None) -> HoldRow:
         if note is not None and not (len(note) <= MAX_NOTE and note.isprintable()):
             raise InvalidRequest(f"note must be one line of at most {MAX_NOTE} characters")
-        row = await self._current(hold_id)
+        row = await self._read_current(hold_id)
         async with self._database.read() as connection:
             await self._check_approver(connection, row.hold, approver)
         return row
@@ -340,10 +340,10 @@ class Approvals:
 
     async def _is_known(self, principal: str) -> bool:
         with contextlib.suppress(SolwardError):
-            return await self._actor(principal) is not None
+            return await self._actor_of(principal) is not None
         return True
 
-    async def _expire(self) -> None:
+    async def _expire_overdue(self) -> None:
         async with self._database.read() as connection:
             moment = await self._database.moment(connection)
             rows = await store.overdue_holds(connection, moment.window_ms)
@@ -361,12 +361,12 @@ class Approvals:
             await store.expire(connection, row, await self._database.moment(connection))
 
 
-def _decided(hold: Hold) -> HoldDecided:
+def _decided_error(hold: Hold) -> HoldDecided:
     when = f" since {iso(hold.expires_ms)}" if hold.state is HoldState.EXPIRED else ""
     return HoldDecided(f"The hold is {hold.state.value}{when}; nothing was changed")
 
 
-def _called(approver: str) -> str:
+def _approver_name(approver: str) -> str:
     if is_admin(approver):
         return "the operator"
     return "the webhook" if approver == WEBHOOK else approver

@@ -42,7 +42,7 @@ class KeyCallers:
 
     async def actor(self, key_id: str) -> Actor:
         """Return a key's actor with its current limits; raises `KeyRevoked`."""
-        key = await self._key(key_id)
+        key = await self._read_key(key_id)
         return actor_of_key(key, key.hash)
 
     async def bound_actor(self, key_id: str, hash_: str) -> Actor:
@@ -55,12 +55,12 @@ class KeyCallers:
 
     async def secret_hash(self, key_id: str) -> str:
         """Return the hash of a key's current secret; raises `KeyRevoked`."""
-        return (await self._key(key_id)).hash
+        return (await self._read_key(key_id)).hash
 
     async def count_request(self, key_id: str) -> str | None:
         """Count a run that may spend as a request of the key; raises `KeyRevoked`. A run beyond the
         key's rate limit is not counted: then return the reason."""
-        key = await self._key(key_id)
+        key = await self._read_key(key_id)
         try:
             await self._limiter.take(key.id, key.rate_limit)
         except TooManyRequests as error:
@@ -69,7 +69,7 @@ class KeyCallers:
 
     async def wallet_of(self, key_id: str) -> str | None:
         """Return the only wallet that a key may use, None for all; raises `KeyRevoked`."""
-        return (await self._key(key_id)).wallet_id
+        return (await self._read_key(key_id)).wallet_id
 
     async def of_wallet(self, wallet_id: str) -> WalletKeys:
         """Return all keys that may use a wallet."""
@@ -89,7 +89,7 @@ class KeyCallers:
         # The grants are removed last, so that the key is never without its grants.
         await self._policies.forget(key_principal(key_id))
 
-    async def _key(self, key_id: str) -> Credential:
+    async def _read_key(self, key_id: str) -> Credential:
         key = await self._credentials.key(key_id)
         if key is None:
             raise KeyRevoked

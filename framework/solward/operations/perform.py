@@ -22,18 +22,19 @@ from solward.operations import staking  # noqa: F401
 from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations.declared import OPERATIONS, SWAP, Operation
 from solward.operations.plans import PLANS, Plan
-from solward.operations.plugin_draft import plain, plan_use, plugin_draft, read_request, recipe_of
+from solward.operations.plugin_draft import (
+    plain,
+    plan_pocket_call,
+    plugin_draft,
+    read_request,
+    recipe_of,
+)
 from solward.operations.sol import ReclaimableRent, read_reclaimable
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import NoVenue, Venue, Venues
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.types.errors import (
-    InvalidRequest,
-    LedgerError,
-    LedgerUnavailable,
-    SolwardError,
-)
+from solward.types.errors import InvalidRequest, LedgerError, LedgerUnavailable, SolwardError
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
 from solward.types.record import TransactionRecord
@@ -48,7 +49,7 @@ _POCKET_TRIES = 5
 
 
 @dataclass(slots=True)
-class _Turn:
+class _PurchaseLock:
     """The lock for a wallet's purchases of one mint, and the number of tasks that use it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,7 +83,7 @@ class Operations:
             "versions": engine.versions,
         }
         # The purchase locks of this process, by wallet and mint.
-        self._purchases: dict[tuple[str, str], _Turn] = {}
+        self._purchases: dict[tuple[str, str], _PurchaseLock] = {}
 
     @property
     def entries(self) -> PluginEntries:
@@ -124,9 +125,9 @@ class Operations:
             The errors of `Engine.execute`.
         """
         with self._engine.deadline():
-            return await self._perform(name, wallet_id, actor, params, at_least, venue)
+            return await self._plan_and_execute(name, wallet_id, actor, params, at_least, venue)
 
-    async def _perform(
+    async def _plan_and_execute(
         self,
         name: str,
         wallet_id: str,
@@ -147,28 +148,28 @@ class Operations:
             if known is not None:
                 return known
         values = operation.read(params)
-        actor = replace(actor, recipe=partial(_recipe, operation, params, values))
+        actor = replace(actor, recipe=partial(_operation_recipe, operation, params, values))
         more: dict[str, Any] = {}
         if at_least and "limits" in plan.sources:
             more["limits"] = replace(self._sources["limits"], at_least=at_least)
         if venue is not None and "venues" in plan.sources and self.venues.chosen == BEST_VENUE:
             more["venues"] = replace(self.venues, chosen=venue)
         if "pocket" not in plan.sources:
-            return await self._planned(operation, plan, wallet, actor, values, more)
+            return await self._execute_plan(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")
         # Purchases of SOL need no lock: SOL arrives on an account of the pocket, so other receipts
         # of the wallet do not matter. A dry run neither waits nor blocks a real purchase.
         alone = bought != WRAPPED_SOL_MINT and not actor.dry_run
-        async with self._turn(wallet.id, bought) if alone else contextlib.nullcontext():
+        async with self._lock_purchase(wallet.id, bought) if alone else contextlib.nullcontext():
             for _ in range(_POCKET_TRIES):
                 async with self._wallets.new_pocket(wallet.id) as pocket:
                     with contextlib.suppress(PocketTaken):
-                        return await self._planned(
+                        return await self._execute_plan(
                             operation, plan, wallet, actor, values, more | {"pocket": pocket}
                         )
         raise LedgerUnavailable("Other processes swap with this wallet at the same time; try again")
 
-    async def _planned(
+    async def _execute_plan(
         self,
         operation: Operation,
         plan: Plan,
@@ -179,7 +180,7 @@ class Operations:
     ) -> TransactionRecord:
         wallet_id = wallet.id
         try:
-            made = plan.function(wallet.address, **self._of(plan.sources, more), **values)
+            made = plan.function(wallet.address, **self._inputs(plan.sources, more), **values)
             planned = await made if inspect.isawaitable(made) else made
         except (InvalidRequest, NoVenue):
             raise
@@ -207,7 +208,9 @@ class Operations:
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Return the venues' best quote for a swap with these parameters; sends nothing."""
         with self._engine.deadline():
-            return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
+            return await read_quote(
+                **self._inputs(("venues", "tokens", "ledger")), **SWAP.read(params)
+            )
 
     async def reclaimable(self, wallet_id: str) -> ReclaimableRent:
         """Return the rent that `reclaim_rent` could reclaim; sends nothing.
@@ -249,21 +252,21 @@ class Operations:
             InvalidRequest: a value is wrong; names the field.
             The errors of `Engine.use_pocket`.
         """
-        request = _owned(read_request(request), actor)
+        request = _with_owner(read_request(request), actor)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
         # There is no recipe: only the skill can repeat the call, because its own code builds it.
         actor = replace(actor, recipe=None)
         for _ in range(_POCKET_TRIES):
-            async with self._pocket(wallet_id, request) as pocket:
+            async with self._pocket_for(wallet_id, request) as pocket:
                 with self._engine.deadline():
-                    draft = await plan_use(wallet.address, pocket, ledger, request)
+                    draft = await plan_pocket_call(wallet.address, pocket, ledger, request)
                     with contextlib.suppress(PocketTaken):
                         return await self._engine.use_pocket(wallet_id, actor, draft)
         raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
 
     @asynccontextmanager
-    async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
+    async def _pocket_for(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
         """Yield a new pocket, or the pocket of the request's position."""
         known = None
         if request.program is not None and request.position is not None:
@@ -274,17 +277,17 @@ class Operations:
         async with self._wallets.new_pocket(wallet_id) as pocket:
             yield pocket
 
-    def _of(
+    def _inputs(
         self, sources: Sequence[str], more: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         found = {**self._sources, **more}
         return {name: found[name] for name in sources}
 
     @asynccontextmanager
-    async def _turn(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
+    async def _lock_purchase(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
         """Let a wallet's purchases of one mint run one at a time, as each asserts the balance."""
         key = (wallet_id, mint)
-        turn = self._purchases.setdefault(key, _Turn())
+        turn = self._purchases.setdefault(key, _PurchaseLock())
         turn.wanted += 1
         try:
             async with turn.lock:
@@ -295,7 +298,7 @@ class Operations:
                 del self._purchases[key]
 
 
-def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
+def _with_owner(request: PocketRequest, actor: Actor) -> PocketRequest:
     """Return the request with the plugin's distribution as a prefix of its position's name.
 
     A skill that uses a position can take everything in it, so distributions must not share
@@ -310,7 +313,7 @@ def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
 _DISTRIBUTION = "plugin:"
 
 
-def _shortest(value: Decimal) -> str:
+def _number_text(value: Decimal) -> str:
     """Return the number as text, the same for equal numbers and short for large exponents."""
     sign, digits, exponent = value.as_tuple()
     shown = "".join(map(str, digits)).rstrip("0")
@@ -319,13 +322,13 @@ def _shortest(value: Decimal) -> str:
     return f"{'-' if sign else ''}{shown}E{exponent + len(digits) - len(shown)}"
 
 
-def _recipe(
+def _operation_recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the operation's recipe: its fields as given, and normalized (0.5 equals 0.50)."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {
-        name: _shortest(Decimal(value)) if type(value) in (int, Decimal) else str(value)
+        name: _number_text(Decimal(value)) if type(value) in (int, Decimal) else str(value)
         for name, value in values.items()
     }
     return {"operation": operation.name, "params": plain(given), "fields": read}

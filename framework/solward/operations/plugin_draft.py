@@ -64,7 +64,7 @@ def plugin_draft(
         InvalidRequest: a value has another type, or the bytes do not match the declared type or a
             detail; names the field.
     """
-    made = tuple(_instruction(each) for each in instructions)
+    made = tuple(_copy_instruction(each) for each in instructions)
     if wire is not None and not isinstance(wire, bytes | bytearray | memoryview):
         raise InvalidRequest("wire must be bytes")
     exact = None if wire is None else bytes(memoryview(wire))
@@ -72,22 +72,22 @@ def plugin_draft(
     intent = Intent(
         type=type_,
         wallet=wallet,
-        lamports_out=_units(declared.lamports_out, "lamports_out"),
-        rent_lamports=_units(declared.rent_lamports, "rent_lamports"),
+        lamports_out=_plain_amount(declared.lamports_out, "lamports_out"),
+        rent_lamports=_plain_amount(declared.rent_lamports, "rent_lamports"),
         tokens_out=plain_units(declared.tokens_out, "tokens_out"),
         tokens_in=plain_units(declared.tokens_in, "tokens_in"),
-        destinations=_texts(declared.destinations, "destinations"),
-        may_close=_texts(declared.may_close, "may_close"),
+        destinations=_plain_texts(declared.destinations, "destinations"),
+        may_close=_plain_texts(declared.may_close, "may_close"),
         details=plain_details(declared.details),
     )
     if type_ == TransactionType.OTHER:
         return Draft(_with_details(intent, {}), made, exact)
     if type_ == TransactionType.SWAP:
-        return _swap(intent, made, exact)
+        return _swap_draft(intent, made, exact)
     state = _STATED.get(type_)
     if state is None:
         raise InvalidRequest(f"type must be one of {', '.join(TYPES)}")
-    calls = list(_calls(made, exact))
+    calls = list(_read_calls(made, exact))
     kind = [call for call in calls if all(call.accounts) and state.is_kind(call)]
     rest = [call for call in calls if call not in kind]
     pure = bool(kind) and all(map(_is_neutral, rest))
@@ -138,18 +138,18 @@ def _is_transfer(call: Call) -> bool:
         call.program == SYSTEM_PROGRAM
         and len(call.accounts) == 2
         and len(call.data) == 12
-        and _number(call.data[:4]) == System.TRANSFER
+        and _little_endian(call.data[:4]) == System.TRANSFER
     )
 
 
 def _transfer(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
-    (source, to), lamports = calls[0].accounts, _number(calls[0].data[4:])
+    (source, to), lamports = calls[0].accounts, _little_endian(calls[0].data[4:])
     if len(calls) != 1 or source != wallet:
         return None
     return {"from": wallet, "to": to, "amount": from_units(lamports, SOL_DECIMALS)}
 
 
-def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
+def _token_test(kind: Token, accounts: int) -> Callable[[Call], bool]:
     """Return a test for a "checked" token instruction, whose data has amount and decimals."""
 
     def found(call: Call) -> bool:
@@ -164,10 +164,10 @@ def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
 
 
 def _amount(calls: Sequence[Call]) -> Decimal:
-    return from_units(sum(_number(call.data[1:9]) for call in calls), calls[0].data[9])
+    return from_units(sum(_little_endian(call.data[1:9]) for call in calls), calls[0].data[9])
 
 
-def _same(calls: Sequence[Call], *parts: int) -> bool:
+def _is_alike(calls: Sequence[Call], *parts: int) -> bool:
     """Return whether all calls have the same program, decimals and accounts at `parts`."""
     seen = {(c.program, c.data[9], *(c.accounts[at] for at in parts)) for c in calls}
     return len(seen) == 1
@@ -176,7 +176,7 @@ def _same(calls: Sequence[Call], *parts: int) -> bool:
 def _all_own(wallet: str, calls: Sequence[Call], source: int, mint: int) -> bool:
     """Return whether each call's source is the wallet's associated account of the mint."""
     return all(
-        each.accounts[source] == _associated(wallet, each.accounts[mint], each.program)
+        each.accounts[source] == _associated_account(wallet, each.accounts[mint], each.program)
         for each in calls
     )
 
@@ -185,12 +185,12 @@ def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]
     # Source, mint, receiver, authority. The source must be the wallet's associated account: of
     # another account the wallet may be only the delegate, and the bytes do not show the owner.
     _source, mint, account, authority = calls[0].accounts
-    if not _same(calls, 1, 2, 3) or authority != wallet or not _all_own(wallet, calls, 0, 1):
+    if not _is_alike(calls, 1, 2, 3) or authority != wallet or not _all_own(wallet, calls, 0, 1):
         return None
-    if account == _associated(wallet, mint, calls[0].program):
+    if account == _associated_account(wallet, mint, calls[0].program):
         return None
     to = given.get("to", account)
-    if to != account and _associated(to, mint, calls[0].program) != account:
+    if to != account and _associated_account(to, mint, calls[0].program) != account:
         raise InvalidRequest(
             f"details.to must be {account}, which receives, or the address whose associated"
             " account that is"
@@ -200,14 +200,14 @@ def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]
 
 def _burn(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     _account, mint, authority = calls[0].accounts
-    if not _same(calls, 1, 2) or authority != wallet or not _all_own(wallet, calls, 0, 1):
+    if not _is_alike(calls, 1, 2) or authority != wallet or not _all_own(wallet, calls, 0, 1):
         return None
     return {"mint": mint, "amount": _amount(calls)}
 
 
 def _mint_supply(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     mint, account, authority = calls[0].accounts
-    own = _associated(wallet, mint, calls[0].program)
+    own = _associated_account(wallet, mint, calls[0].program)
     if len(calls) != 1 or authority != wallet or account != own:
         return None
     return {"mint": mint, "amount": _amount(calls), "account": account}
@@ -219,16 +219,16 @@ _STATED: Final[Mapping[str, _StatedType]] = {
     ),
     TransactionType.TOKEN_TRANSFER: _StatedType(
         "a TransferChecked of one mint by the wallet to one account",
-        _is_token(Token.TRANSFER_CHECKED, 4),
+        _token_test(Token.TRANSFER_CHECKED, 4),
         _token_transfer,
     ),
     TransactionType.MINT_SUPPLY: _StatedType(
         "one MintToChecked by the wallet to its associated account",
-        _is_token(Token.MINT_TO_CHECKED, 3),
+        _token_test(Token.MINT_TO_CHECKED, 3),
         _mint_supply,
     ),
     TransactionType.BURN: _StatedType(
-        "a BurnChecked of one mint by the wallet", _is_token(Token.BURN_CHECKED, 3), _burn
+        "a BurnChecked of one mint by the wallet", _token_test(Token.BURN_CHECKED, 3), _burn
     ),
 }
 # The types that a plugin's own transaction may declare; other types need their operation.
@@ -247,7 +247,7 @@ MAX_DETAILS_BYTES: Final = 16 * 1024
 _SWAP_AMOUNTS: Final = ("inputAmount", "outputAmount", "slippageBps", "priceImpact")
 
 
-def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> Draft:
+def _swap_draft(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> Draft:
     sold = {mint: units for mint, units in intent.tokens_out.items() if units}
     if intent.lamports_out:
         sold[WRAPPED_SOL_MINT] = sold.get(WRAPPED_SOL_MINT, 0) + intent.lamports_out
@@ -281,7 +281,7 @@ def with_plugin_details(stated: Mapping[str, Any], words: Mapping[str, Any]) -> 
     return {**stated, PLUGIN_DETAILS: dict(words)} if words else dict(stated)
 
 
-def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
+def _read_calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
     if wire is not None:
         yield from top_level_calls(decode_transaction(wire).message)
         return
@@ -290,28 +290,28 @@ def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
         yield from unbatched(Call(str(each.program_id), bytes(each.data), accounts))
 
 
-def _associated(owner: object, mint: object, program: str) -> str | None:
+def _associated_account(owner: object, mint: object, program: str) -> str | None:
     try:
         return associated_address(str(owner), str(mint), program)
     except ValueError:
         return None
 
 
-def _number(data: bytes) -> int:
+def _little_endian(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 
 # Plain values.
 
 
-def _instruction(value: object) -> Instruction:
+def _copy_instruction(value: object) -> Instruction:
     if not isinstance(value, Instruction):
         raise InvalidRequest("instructions must be instructions of solders")
     # This is a copy, because the skill could change its own object while this one is judged.
     return Instruction.from_bytes(bytes(value))
 
 
-def _units(value: object, field: str) -> int:
+def _plain_amount(value: object, field: str) -> int:
     found = plain(value)
     if type(found) is not int or not 0 <= found <= U64_MAX:
         raise InvalidRequest(f"{field} must be a whole number of smallest units")
@@ -320,7 +320,7 @@ def _units(value: object, field: str) -> int:
 
 def plain_units(value: Mapping[str, int], field: str) -> dict[str, int]:
     """Return mint -> units in exact built-in types; raises `InvalidRequest` naming the field."""
-    return {plain_text(mint, field): _units(units, field) for mint, units in value.items()}
+    return {plain_text(mint, field): _plain_amount(units, field) for mint, units in value.items()}
 
 
 def plain_text(value: object, field: str) -> str:
@@ -331,7 +331,7 @@ def plain_text(value: object, field: str) -> str:
     return found
 
 
-def _texts(values: Iterable[object], field: str) -> frozenset[str]:
+def _plain_texts(values: Iterable[object], field: str) -> frozenset[str]:
     return frozenset(plain_text(value, field) for value in values)
 
 
@@ -375,14 +375,14 @@ def read_request(given: PocketRequest) -> PocketRequest:
     )
     if not callable(request.build):
         raise InvalidRequest("build must be an async function of the pocket's address")
-    _amounts({"lamports": request.lamports}, "lamports", least=0)
-    _amounts(request.tokens, "tokens", least=1)
-    _amounts(request.returns, "returns", least=0)
+    _check_amounts({"lamports": request.lamports}, "lamports", least=0)
+    _check_amounts(request.tokens, "tokens", least=1)
+    _check_amounts(request.returns, "returns", least=0)
     if not request.lamports and not request.tokens:
         raise InvalidRequest("lamports or tokens must be given: the pocket pays its own fee")
-    if len(_mints(request)) > _MAX_MINTS:
+    if len(_pocket_mints(request)) > _MAX_MINTS:
         raise InvalidRequest(f"a pocket holds at most {_MAX_MINTS} mints")
-    if not all(map(is_address, _mints(request))):
+    if not all(map(is_address, _pocket_mints(request))):
         raise InvalidRequest("mints must be base58 addresses")
     if (request.program is None) != (request.position is None):
         raise InvalidRequest("program and position must be given together")
@@ -396,7 +396,7 @@ def read_request(given: PocketRequest) -> PocketRequest:
     return request
 
 
-async def plan_use(
+async def plan_pocket_call(
     wallet: str, pocket: Pocket, ledger: ReadLedger, request: PocketRequest
 ) -> PocketDraft:
     """Return the draft that funds a pocket for a checked request.
@@ -429,7 +429,7 @@ async def plan_use(
         funding(wallet, pocket.address, request.lamports, sides),
         PocketUse(
             pocket,
-            mints=_mints(request),
+            mints=_pocket_mints(request),
             leaves=True,
             program=request.program,
             position=request.position,
@@ -440,11 +440,11 @@ async def plan_use(
     )
 
 
-def _mints(request: PocketRequest) -> tuple[str, ...]:
+def _pocket_mints(request: PocketRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*request.tokens, *request.returns, *request.mints)))
 
 
-def _amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
+def _check_amounts(amounts: Mapping[str, int], field: str, *, least: int) -> None:
     for units in amounts.values():
         if type(units) is not int or not least <= units <= U64_MAX:
             raise InvalidRequest(f"{field} must be whole numbers of smallest units from {least} on")

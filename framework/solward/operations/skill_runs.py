@@ -150,7 +150,7 @@ class SkillCalls:
         self, asked: MoneyRequest, ordinal: int, remember: Sequence[Put] = ()
     ) -> TransactionRecord | PaidAnswer:
         """Perform a request as money call number `ordinal` of the run."""
-        actor, wallet = self._numbered(ordinal, remember), self.wallet_id
+        actor, wallet = self._numbered_actor(ordinal, remember), self.wallet_id
         match asked:
             case OperationRequest():
                 params = plain(asked.params)
@@ -160,7 +160,7 @@ class SkillCalls:
                     wallet, actor, asked.intent, asked.instructions, asked.wire
                 )
             case PocketRequest():
-                contained_build = partial(self._build, asked.build)
+                contained_build = partial(self._run_build, asked.build)
                 return await self.operations.use_pocket(
                     wallet, actor, replace(asked, build=contained_build)
                 )
@@ -169,7 +169,7 @@ class SkillCalls:
                 max_parts(asked.max)
                 return await self.payments.pay(wallet, actor, asked)
 
-    async def _build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
+    async def _run_build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
         # `build` is the skill's own code, which must not run after the call has ended.
         self.lifetime.check()
         return await contained(build(address))
@@ -181,21 +181,21 @@ class SkillCalls:
 
     async def keep(self, what: str, **asked: Any) -> Any:
         """Call the plugin's store or history; a skill with READ effects may write to the store."""
-        return await self.operations.entries.keep(what, self.wallet_id, self._keeper(), **asked)
+        return await self.operations.entries.keep(what, self.wallet_id, self._run_actor(), **asked)
 
-    def _keeper(self) -> Actor:
+    def _run_actor(self) -> Actor:
         """Return the actor of a call that moves no money; it is fenced as for a money call."""
         self.lifetime.check()
         # The reservation checks the lifetime again, because the run may end before that.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
-    def _numbered(self, ordinal: int, remember: Sequence[Put]) -> Actor:
+    def _numbered_actor(self, ordinal: int, remember: Sequence[Put]) -> Actor:
         """Return a money call's actor, whose number keeps a repeated run from paying twice."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")
         self.operations.entries.bounds.check_values(remember)
-        actor = replace(self._keeper(), remember=tuple(remember))
+        actor = replace(self._run_actor(), remember=tuple(remember))
         if actor.action_key is None:
             return actor
         return replace(actor, action_key=f"{actor.action_key}:{ordinal}")

@@ -220,7 +220,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
             continue
         is_native = held.rent_reserve is not None
         excess = 0 if is_native else state.lamports - least[len(state.data)]
-        why = _open_for(held, state, mint_account(held.mint, states[held.mint]), wallet)
+        why = _why_open(held, state, mint_account(held.mint, states[held.mint]), wallet)
         if held.amount == 0 and why is None:
             found.append(RentHeld(address, held.mint, holding.program, state.lamports, closes=True))
             continue
@@ -236,7 +236,7 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
     return ReclaimableRent(tuple(found), tuple(sorted(kept, key=lambda each: each.account)))
 
 
-def _open_for(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:
+def _why_open(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:
     """Return why an empty account of the wallet must stay open; None if it may be closed."""
     if held.close_authority not in (None, wallet):
         return f"only {held.close_authority} may close it"
@@ -269,12 +269,12 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
         few = f" beyond the network's fee, only {total} lamports" if total else ""
         kept = "".join(f"; {each.account} stays: {each.reason}" for each in found.kept[:3])
         raise InvalidRequest(f"There is no rent to reclaim{few}{kept}")
-    draft = _draft(wallet, taken, len(wanted) - len(taken))
+    draft = _reclaim_draft(wallet, taken, len(wanted) - len(taken))
     # A cluster with an older SPL Token program cannot withdraw the excess rent of its accounts.
     known = [each for each in wanted if each.closes or each.program != TOKEN_PROGRAM]
     if not known or len(known) == len(wanted):
         return draft
-    otherwise = _draft(wallet, known[:MOST_AT_ONCE], len(known[MOST_AT_ONCE:]))
+    otherwise = _reclaim_draft(wallet, known[:MOST_AT_ONCE], len(known[MOST_AT_ONCE:]))
     return Draft(draft.intent, draft.instructions, otherwise=otherwise)
 
 
@@ -282,7 +282,7 @@ async def plan_reclaim_rent(wallet: str, *, ledger: ReadLedger, take: str) -> Dr
 _TAKEN: Final = {True: "empty", False: "excess"}
 
 
-def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
+def _reclaim_draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
     closed = frozenset(each.account for each in taken if each.closes)
     intent = Intent(
         type=TransactionType.RECLAIM_RENT,
@@ -296,10 +296,10 @@ def _draft(wallet: str, taken: Sequence[RentHeld], left: int) -> Draft:
         },
     )
     # The price is 0: a bid could cost more than the rent, and nothing is urgent.
-    return Draft(intent, (set_compute_unit_price(0), *_instructions(wallet, taken)))
+    return Draft(intent, (set_compute_unit_price(0), *_reclaim_instructions(wallet, taken)))
 
 
-def _instructions(wallet: str, taken: Sequence[RentHeld]) -> Iterator[Instruction]:
+def _reclaim_instructions(wallet: str, taken: Sequence[RentHeld]) -> Iterator[Instruction]:
     owner = Pubkey.from_string(wallet)
     for each in taken:
         if each.closes:

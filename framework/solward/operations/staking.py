@@ -103,7 +103,7 @@ async def plan_stake(
             f"amount must be at least {format_sol(rent + minimum)} SOL: the network's minimum"
             f" delegation of {format_sol(minimum)} SOL and {format_sol(rent)} SOL of rent"
         )
-    chosen = await (_default(ledger, wallet) if named is None else _voter(ledger, named))
+    chosen = await (_default_voter(ledger, wallet) if named is None else _voter(ledger, named))
     owner, seed = Pubkey.from_string(wallet), new_seed()
     stake = Pubkey.create_with_seed(owner, seed, STAKE_PROGRAM_ID)
     intent = Intent(
@@ -123,10 +123,10 @@ async def plan_stake(
         intent,
         (
             create_seeded(wallet, seed, program, lamports, STAKE_ACCOUNT_BYTES),
-            _instruction(
+            _stake_instruction(
                 StakeInstruction.INITIALIZE, authorities, _writable(stake), _readonly(RENT_SYSVAR)
             ),
-            _instruction(
+            _stake_instruction(
                 StakeInstruction.DELEGATE,
                 b"",
                 _writable(stake),
@@ -149,7 +149,7 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -
             or is already deactivated.
         LedgerError: the ledger did not answer.
     """
-    stake = await _stake(ledger, stake_account)
+    stake = await _read_stake(ledger, stake_account)
     if stake.staker != wallet:
         raise InvalidRequest(
             f"stakeAccount: the staker of {stake.address} is {stake.staker}, not this wallet"
@@ -171,7 +171,7 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -
             "amount": lamports_to_sol(stake.delegated),
         },
     )
-    deactivate = _instruction(
+    deactivate = _stake_instruction(
         StakeInstruction.DEACTIVATE,
         b"",
         _writable(Pubkey.from_string(stake.address)),
@@ -190,7 +190,7 @@ async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account:
             inactive, or is locked.
         LedgerError: the ledger did not answer.
     """
-    stake = await _stake(ledger, stake_account)
+    stake = await _read_stake(ledger, stake_account)
     if stake.withdrawer != wallet:
         raise InvalidRequest(
             f"stakeAccount: the withdrawer of {stake.address} is {stake.withdrawer}, not this"
@@ -208,7 +208,7 @@ async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account:
         wallet=wallet,
         details={"stakeAccount": stake.address, "amount": lamports_to_sol(stake.lamports)},
     )
-    withdraw = _instruction(
+    withdraw = _stake_instruction(
         StakeInstruction.WITHDRAW,
         struct.pack("<Q", stake.lamports),
         _writable(Pubkey.from_string(stake.address)),
@@ -228,7 +228,7 @@ _BEFORE_WITHDRAWAL = {
 }
 
 
-async def _stake(ledger: ReadLedger, given: str) -> Stake:
+async def _read_stake(ledger: ReadLedger, given: str) -> Stake:
     return await read_stake(ledger, str(parse_address(given, "stakeAccount")), "stakeAccount")
 
 
@@ -245,7 +245,7 @@ async def _minimum_delegation(ledger: ReadLedger) -> int:
         return 1
 
 
-async def _default(ledger: ReadLedger, wallet: str) -> ChosenValidator:
+async def _default_voter(ledger: ReadLedger, wallet: str) -> ChosenValidator:
     try:
         accounts = await ledger.vote_accounts()
     except LedgerRejected as error:
@@ -266,7 +266,7 @@ async def _voter(ledger: ReadLedger, address: str) -> ChosenValidator:
     return ChosenValidator(address, "Named in the request")
 
 
-def _instruction(kind: int, data: bytes, *accounts: AccountMeta) -> Instruction:
+def _stake_instruction(kind: int, data: bytes, *accounts: AccountMeta) -> Instruction:
     return Instruction(STAKE_PROGRAM_ID, kind.to_bytes(4, "little") + data, list(accounts))
 
 
@@ -278,7 +278,7 @@ def _readonly(account: str) -> AccountMeta:
     return AccountMeta(Pubkey.from_string(account), False, False)
 
 
-class _Weight(IntEnum):
+class _StakeRank(IntEnum):
     """The rank of a validator by its stake; a lower value is preferred."""
 
     ORDINARY = 0
@@ -312,7 +312,7 @@ def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenVali
             "validator is required: each validator of this network takes a commission of more than"
             f" {MAX_COMMISSION_PERCENT}%"
         )
-    history = _History(accounts)
+    history = _VoteHistory(accounts)
     voted = {each: history.percent(each) for each in cheap}
     qualified = [each for each in cheap if voted[each] >= MIN_CREDITS_PERCENT]
     if not qualified:
@@ -321,7 +321,7 @@ def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenVali
             f" {MAX_COMMISSION_PERCENT}% earned {MIN_CREDITS_PERCENT}% of the median's vote credits"
             f" in each of the last {history.known}"
         )
-    weights = _weights(accounts)
+    weights = _stake_ranks(accounts)
 
     def rank(each: VoteAccount) -> tuple[int, int, int, bytes]:
         spread = hashlib.sha256(f"{wallet}:{each.address}".encode()).digest()
@@ -331,7 +331,7 @@ def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenVali
     others = sum(rank(each)[:3] == rank(best)[:3] for each in qualified) - 1
     grounds = [
         f"Default: the first of {len(qualified)} that qualify among"
-        f" {_counted(len(accounts), 'validator')}",
+        f" {_count_text(len(accounts), 'validator')}",
         f"commission {best.commission_percent}% (at most {MAX_COMMISSION_PERCENT}%)",
         f"vote credits of {voted[best]}% of the median or more in each of the last {history.known}"
         if history.epochs
@@ -339,18 +339,18 @@ def choose_validator(accounts: Sequence[VoteAccount], wallet: str) -> ChosenVali
         _WORDS[weights[best.address]],
     ]
     if others:
-        grounds.append(f"equal to {_counted(others, 'other')}, over which wallets are spread")
+        grounds.append(f"equal to {_count_text(others, 'other')}, over which wallets are spread")
     return ChosenValidator(best.address, "; ".join(grounds))
 
 
 _WORDS: Final = {
-    _Weight.ORDINARY: "not in the superminority",
-    _Weight.SMALL: "little stake, as no larger one outside the superminority qualifies",
-    _Weight.SUPERMINORITY: "in the superminority, as none outside it qualifies",
+    _StakeRank.ORDINARY: "not in the superminority",
+    _StakeRank.SMALL: "little stake, as no larger one outside the superminority qualifies",
+    _StakeRank.SUPERMINORITY: "in the superminority, as none outside it qualifies",
 }
 
 
-class _History:
+class _VoteHistory:
     """The vote credits of validators in the last complete epochs."""
 
     def __init__(self, accounts: Sequence[VoteAccount]) -> None:
@@ -368,7 +368,7 @@ class _History:
     @property
     def known(self) -> str:
         """The number of judged epochs, in words."""
-        return _counted(len(self.epochs), "complete epoch")
+        return _count_text(len(self.epochs), "complete epoch")
 
     def percent(self, account: VoteAccount) -> int:
         """Return the credits of its worst epoch in whole percent of the median, at most 100.
@@ -382,25 +382,25 @@ class _History:
         )
 
 
-def _weights(accounts: Sequence[VoteAccount]) -> Mapping[str, _Weight]:
+def _stake_ranks(accounts: Sequence[VoteAccount]) -> Mapping[str, _StakeRank]:
     total = sum(each.activated_stake for each in accounts)
     # Accounts without stake are left out, because anybody can make any number of them.
     staked = [each.activated_stake for each in accounts if each.activated_stake] or [0]
     least = Fraction(median_low(staked) * MIN_STAKE_PERCENT, 100)
-    weights: dict[str, _Weight] = {}
+    weights: dict[str, _StakeRank] = {}
     held = 0
     for each in sorted(accounts, key=lambda each: (-each.activated_stake, each.address)):
         if held * 3 <= total:
-            weights[each.address] = _Weight.SUPERMINORITY
+            weights[each.address] = _StakeRank.SUPERMINORITY
         elif each.activated_stake < least or not each.activated_stake:
-            weights[each.address] = _Weight.SMALL
+            weights[each.address] = _StakeRank.SMALL
         else:
-            weights[each.address] = _Weight.ORDINARY
+            weights[each.address] = _StakeRank.ORDINARY
         held += each.activated_stake
     return weights
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 

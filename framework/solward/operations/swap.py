@@ -41,14 +41,7 @@ from solward.solana.tokens import (
 from solward.types.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.types.guardrail import Intent
 from solward.types.ledger import ReadLedger
-from solward.types.money import (
-    SOL_DECIMALS,
-    U64_MAX,
-    amount_text,
-    format_sol,
-    from_units,
-    to_units,
-)
+from solward.types.money import SOL_DECIMALS, U64_MAX, amount_text, format_sol, from_units, to_units
 from solward.types.record import TransactionType
 from solward.types.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
 from solward.vault.custody import Pocket
@@ -117,13 +110,13 @@ class _Swap:
     """
 
     request: QuoteRequest
-    source: _Token
-    target: _Token
+    source: _SwapToken
+    target: _SwapToken
     amount: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class _SwapToken:
     """A token of a swap, with the rent of an account for it."""
 
     side: PocketToken
@@ -140,7 +133,7 @@ class _Offer:
 
 
 # A venue's instruction, its newer quote, and further accounts of the pocket.
-_VenueAnswer: TypeAlias = tuple[SwapInstructions, Quote, tuple[_Token, ...]]
+_VenueAnswer: TypeAlias = tuple[SwapInstructions, Quote, tuple[_SwapToken, ...]]
 
 
 @plans(SWAP)
@@ -175,8 +168,8 @@ async def plan_swap(
             f"slippageBps must be at most {limits.max_slippage_bps} (MAX_SLIPPAGE_BPS)"
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    offers = await every_offer(venues.enabled(), partial(_offer, request=swap.request))
-    offers.sort(key=lambda each: _worth(each.quote), reverse=True)
+    offers = await every_offer(venues.enabled(), partial(_read_offer, request=swap.request))
+    offers.sort(key=lambda each: _quote_rank(each.quote), reverse=True)
     at_least = limits.at_least.get(swap.request.output_mint, 0)
     if offers[0].quote.out_amount < at_least:
         decimals = swap.target.side.decimals
@@ -187,25 +180,25 @@ async def plan_swap(
     failed: SolwardError | None = None
     for offer in offers:
         if not offer.venue.plugin.gives_instructions:
-            return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
+            return _draft_in_steps(wallet, pocket, ledger, swap, offer, at_least)
         _check_worth(swap, offer.quote)
         try:
-            return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least, versions)
+            return await _draft_single(wallet, pocket, ledger, swap, offer, at_least, versions)
         except SolwardError as error:
-            if _wants_funds(error):
-                return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
+            if _needs_funds_first(error):
+                return _draft_in_steps(wallet, pocket, ledger, swap, offer, at_least)
             # If all venues fail, the error of the best venue is raised.
             failed = failed or error
     assert failed is not None
     raise failed
 
 
-def _worth(quote: Quote) -> tuple[int, int]:
+def _quote_rank(quote: Quote) -> tuple[int, int]:
     """Return the sort key of a quote: the expected units, then the minimum units."""
     return quote.out_amount, quote.minimum_out
 
 
-async def _one_transaction(
+async def _draft_single(
     wallet: str,
     pocket: Pocket,
     ledger: ReadLedger,
@@ -236,18 +229,18 @@ async def _one_transaction(
         # The slippage applies to the first quote, so a newer quote may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
         # The balance is read last, so that no receipt during a venue's delay counts as the swap's.
-        held = None if target.is_sol else await _held(ledger, wallet, target)
+        held = None if target.is_sol else await _read_held_units(ledger, wallet, target)
         tokens = tuple(each.side for each in extra)
         rents = [each.rent for each in (swap.source, *extra)]
         if target.is_sol or held is None:
             rents.append(swap.target.rent)
         intent = replace(
-            _intent(wallet, swap, replace(offer, quote=newer), least),
+            _swap_intent(wallet, swap, replace(offer, quote=newer), least),
             rent_lamports=sum(rents),
             destinations=frozenset({pocket.address}),
         )
         bounded = replace(made, minimum=least, extra=tokens)
-        draft = _based_on(intent, pocket, bounded, answer, venue.name, version, held)
+        draft = _draft_from_answer(intent, pocket, bounded, answer, venue.name, version, held)
         try:
             compile_instructions(draft, _ANY_BLOCKHASH, None, LARGEST)
         except TooLarge:
@@ -256,7 +249,7 @@ async def _one_transaction(
 
     version = await versions.for_swaps(wallet)
     too_large: list[_VenueAnswer] = []
-    async for answered in _answers(ledger, wallet, made, swap.request, offer):
+    async for answered in _read_answers(ledger, wallet, made, swap.request, offer):
         draft = await drafted(answered, version)
         if draft is not None:
             return draft
@@ -269,10 +262,10 @@ async def _one_transaction(
             named = {called.program_id, *(meta.pubkey for meta in called.accounts)}
             _log.warning("swap_in_version_0", venue=venue.name, accounts=len(named))
             return draft
-    raise _too_large()
+    raise _too_large_error()
 
 
-async def _answers(
+async def _read_answers(
     ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
 ) -> AsyncIterator[_VenueAnswer]:
     """Yield the venue's checked answers, each with fewer accounts than before: its instruction, its
@@ -288,22 +281,22 @@ async def _answers(
                 raise
             # The venue has no shorter route, so the caller reports that the swap is too large.
             return
-        newer = _checked(answer.quote, request)
+        newer = _check_quote(answer.quote, request)
         check_swap(answer.swap, wallet, made.pocket)
-        yield answer, newer, await _extra(ledger, answer, made)
+        yield answer, newer, await _extra_tokens(ledger, answer, made)
 
 
-def _too_large() -> LedgerUnavailable:
+def _too_large_error() -> LedgerUnavailable:
     return LedgerUnavailable(
         "The venue's swap does not fit into a transaction, even over the fewest accounts"
     )
 
 
-def _wants_funds(error: Exception) -> bool:
+def _needs_funds_first(error: Exception) -> bool:
     return isinstance(error, SkillError) and error.code == FUNDS_FIRST
 
 
-def _based_on(
+def _draft_from_answer(
     intent: Intent,
     pocket: Pocket,
     made: PocketSwap,
@@ -327,7 +320,7 @@ def _based_on(
             venue=venue,
         ),
         tables=answer.tables,
-        based_on=partial(_based_on, intent, pocket, made, answer, venue, version),
+        based_on=partial(_draft_from_answer, intent, pocket, made, answer, venue, version),
         version=version,
     )
     if made.source.is_sol:
@@ -339,19 +332,19 @@ def _based_on(
         draft,
         instructions=kept,
         pocket=replace(draft.pocket, leaves=True),
-        based_on=lambda units: _otherwise(
-            _based_on(intent, pocket, made, answer, venue, version, units)
+        based_on=lambda units: _alternative_draft(
+            _draft_from_answer(intent, pocket, made, answer, venue, version, units)
         ),
     )
     return replace(draft, otherwise=left_open)
 
 
-def _otherwise(draft: Draft) -> Draft:
+def _alternative_draft(draft: Draft) -> Draft:
     assert draft.otherwise is not None
     return draft.otherwise
 
 
-async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
+async def _read_held_units(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
     """Return the units in the wallet's own account of a mint; None if there is no account."""
     address = side.account(wallet)
     state = await ledger.account(address)
@@ -363,9 +356,9 @@ async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | Non
     return None if account is None else account.amount
 
 
-async def _extra(
+async def _extra_tokens(
     ledger: ReadLedger, answer: SwapInstructions, swap: PocketSwap
-) -> tuple[_Token, ...]:
+) -> tuple[_SwapToken, ...]:
     """Return the tokens for which the venue requires further accounts of the pocket."""
     own = {side.mint for side in swap.opens}
     mints = [mint for mint in dict.fromkeys(answer.accounts) if mint not in own]
@@ -374,12 +367,12 @@ async def _extra(
             f"The venue asks for {len(mints)} further accounts, more than {MAX_EXTRA_ACCOUNTS}"
         )
     try:
-        return tuple([await _token(ledger, mint, "inputToken") for mint in mints])
+        return tuple([await _read_token(ledger, mint, "inputToken") for mint in mints])
     except InvalidRequest:
         raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
 
 
-async def _alone(
+async def _pocket_call(
     ledger: ReadLedger, wallet: str, pocket: str, swap: _Swap, offer: _Offer, least: int
 ) -> PocketCall:
     """Return a transaction with the venue's instruction that only a funded pocket signs.
@@ -396,22 +389,22 @@ async def _alone(
         minimum=least,
         held=None,
     )
-    async for answer, newer, extra in _answers(ledger, wallet, made, swap.request, offer):
+    async for answer, newer, extra in _read_answers(ledger, wallet, made, swap.request, offer):
         built = replace(
             made, minimum=max(least, newer.minimum_out), extra=tuple(each.side for each in extra)
         )
         # The account stays open, because one unit that anybody sends to it would make closing fail.
         instructions = built.instructions(answer.swap, answer.compute_units, close_source=False)
-        draft = Draft(_intent(pocket, swap, offer, least), instructions, tables=answer.tables)
+        draft = Draft(_swap_intent(pocket, swap, offer, least), instructions, tables=answer.tables)
         try:
             compile_instructions(draft, _ANY_BLOCKHASH, None)
         except TooLarge:
             continue
         return PocketCall(instructions, answer.tables)
-    raise _too_large()
+    raise _too_large_error()
 
 
-def _in_steps(
+def _draft_in_steps(
     wallet: str, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer, at_least: int
 ) -> PocketDraft:
     """Return a swap in two steps: the wallet funds the pocket, then only the pocket signs.
@@ -427,7 +420,7 @@ def _in_steps(
         # SOL returns less the costs of the call, which `returns` below subtracts.
         least = max(least, at_least + (_CALL_COSTS if target.is_sol else 0))
     intent = replace(
-        _intent(wallet, swap, offer, least),
+        _swap_intent(wallet, swap, offer, least),
         lamports_out=lamports,
         rent_lamports=0 if source.is_sol else swap.source.rent,
         tokens_in={},
@@ -438,9 +431,9 @@ def _in_steps(
         minimum = max(offer.quote.minimum_out, at_least)
         if venue.plugin.gives_instructions:
             try:
-                return await _alone(ledger, wallet, address, swap, offer, minimum)
+                return await _pocket_call(ledger, wallet, address, swap, offer, minimum)
             except SkillError as error:
-                if not (_wants_funds(error) and venue.plugin.gives_transactions):
+                if not (_needs_funds_first(error) and venue.plugin.gives_transactions):
                     raise
         return (await venue.plugin.swap(offer.quote, address, venue.context)).wire
 
@@ -460,7 +453,7 @@ def _in_steps(
     )
 
 
-def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
+def _swap_intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
     """Return the swap's intent, without rent and accounts, which depend on how it is made."""
     request, source, target = swap.request, swap.source.side, swap.target.side
     return Intent(
@@ -503,12 +496,12 @@ async def read_quote(
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
 
     async def quoted(venue: Venue) -> Quote:
-        return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
+        return _check_quote(await venue.plugin.quote(swap.request, venue.context), swap.request)
 
-    return max(await every_offer(venues.enabled(), quoted), key=_worth)
+    return max(await every_offer(venues.enabled(), quoted), key=_quote_rank)
 
 
-async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
+async def _read_offer(venue: Venue, request: QuoteRequest) -> _Offer:
     """Return a venue's offer; its price is compared with the venue's price for a thousandth."""
     small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
     quote, little = await asyncio.gather(
@@ -518,11 +511,11 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
     )
     if isinstance(quote, BaseException):
         raise quote
-    quote = _checked(quote, request)
+    quote = _check_quote(quote, request)
     impact = max(quote.price_impact, Decimal(0))
     # If the venue does not trade such a small amount, nothing is compared.
     if isinstance(little, Quote):
-        little = _plain(little)
+        little = _plain_quote(little)
     if isinstance(little, Quote) and little.in_amount == small.amount < request.amount:
         # One unit is added, because the small trade may have lost it to rounding.
         fair = Decimal(little.out_amount + 1) * request.amount / small.amount
@@ -558,8 +551,8 @@ async def _read_request(
     wanted = tokens.resolve(output_token, "outputToken")
     if given == wanted:
         raise InvalidRequest("inputToken and outputToken must differ")
-    source = await _token(ledger, given, "inputToken")
-    target = await _token(ledger, wanted, "outputToken")
+    source = await _read_token(ledger, given, "inputToken")
+    target = await _read_token(ledger, wanted, "outputToken")
     units = to_units(amount, source.side.decimals, "amount")
     sold = units
     if source.side.taxed:
@@ -571,19 +564,19 @@ async def _read_request(
     return _Swap(QuoteRequest(given, wanted, sold, slippage_bps), source, target, units)
 
 
-async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
+async def _read_token(ledger: ReadLedger, address: str, field: str) -> _SwapToken:
     """Return a token of a swap, with the rent of an account for it in lamports."""
     if address == WRAPPED_SOL_MINT:
-        return _Token(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
+        return _SwapToken(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
     if mint.runs_hook:
         # The hook's program would get accounts together with the wallet's signature.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
-    return _Token(side, most_rent(associated_account_size(mint)))
+    return _SwapToken(side, most_rent(associated_account_size(mint)))
 
 
-def _plain(quote: Quote) -> Quote:
+def _plain_quote(quote: Quote) -> Quote:
     """Return a quote in exact built-in types.
 
     A plugin's values may have the plugin's own classes, whose comparisons can return anything.
@@ -598,14 +591,14 @@ def _plain(quote: Quote) -> Quote:
     return found
 
 
-def _checked(given: Quote, request: QuoteRequest) -> Quote:
+def _check_quote(given: Quote, request: QuoteRequest) -> Quote:
     """Check a quote against the request, and return it in exact built-in types.
 
     Raises:
         LedgerUnavailable: the quote is for another request, or promises less than the slippage
             allows. This is the venue's error, so the swap is recorded as failed.
     """
-    quote = _plain(given)
+    quote = _plain_quote(given)
     requested = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     offered = (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     if requested != offered:
@@ -666,15 +659,15 @@ class PocketSwap:
                 anybody sends to it makes closing fail.
         """
         return (
-            *_limit(compute_units),
-            *self._fund(),
-            *self._prepare(),
+            *_compute_limit(compute_units),
+            *self._funding_instructions(),
+            *self._opening_instructions(),
             swap,
             # Only Solward's own instructions may follow the assertion.
-            *self._finish(close_source),
+            *self._closing_instructions(close_source),
         )
 
-    def _fund(self) -> Iterator[Instruction]:
+    def _funding_instructions(self) -> Iterator[Instruction]:
         source, account = self.source, self.source.account(self.pocket)
         yield open_account(self.wallet, self.pocket, source)
         if source.is_sol:
@@ -683,7 +676,7 @@ class PocketSwap:
         else:
             yield send(source, source.account(self.wallet), account, self.wallet, self.amount)
 
-    def _prepare(self) -> Iterator[Instruction]:
+    def _opening_instructions(self) -> Iterator[Instruction]:
         if self.target.is_sol:
             yield open_account(self.wallet, self.pocket, self.target)
         elif self.held is None:
@@ -691,7 +684,7 @@ class PocketSwap:
         for token in self.extra:
             yield open_account(self.wallet, self.pocket, token)
 
-    def _finish(self, close_source: bool) -> Iterator[Instruction]:
+    def _closing_instructions(self, close_source: bool) -> Iterator[Instruction]:
         # The assertion: a transfer to the same account moves nothing, and fails if less is there.
         target, account = self.target, self.destination
         owner, least = self.wallet, (self.held or 0) + self.minimum
@@ -717,7 +710,7 @@ def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:
         raise LedgerUnavailable("The venue's swap instruction needs a signature of somebody else")
 
 
-def _limit(compute_units: int | None) -> Sequence[Instruction]:
+def _compute_limit(compute_units: int | None) -> Sequence[Instruction]:
     if compute_units is None:
         return ()
     return (set_compute_unit_limit(max(1, min(_MAX_UNITS, compute_units + _OWN_UNITS))),)

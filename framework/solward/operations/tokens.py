@@ -114,7 +114,7 @@ async def plan_mint_supply(
             authority; `amount` is invalid, or the supply would exceed a u64.
         LedgerError: the ledger did not answer.
     """
-    found = await _mint(ledger, tokens, mint)
+    found = await _read_mint(ledger, tokens, mint)
     _check_decimals(decimals, found)
     units = to_units(amount, found.decimals, "amount")
     _check_authority(found, wallet, "mint")
@@ -158,18 +158,18 @@ async def plan_burn(
             invalid, or more than the wallet holds.
         LedgerError: the ledger did not answer.
     """
-    found = await _mint(ledger, tokens, mint)
+    found = await _read_mint(ledger, tokens, mint)
     if found.address == WRAPPED_SOL_MINT:
         raise InvalidRequest("mint: wrapped SOL cannot be burned; unwrap it instead")
     units = to_units(amount, found.decimals, "amount")
-    taken = await _taken(ledger, wallet, found, units)
+    taken = await _choose_accounts(ledger, wallet, found, units)
     intent = Intent(
         type=TransactionType.BURN,
         wallet=wallet,
         tokens_out={found.address: units},
         details={"mint": found.address, "amount": from_units(units, found.decimals)},
     )
-    return Draft(intent, tuple(_burn(wallet, found, *each) for each in taken))
+    return Draft(intent, tuple(_burn_instruction(wallet, found, *each) for each in taken))
 
 
 @plans(REVOKE_AUTHORITY)
@@ -187,7 +187,7 @@ async def plan_revoke_authority(
         InvalidRequest: the mint does not exist, or the wallet does not have the authority.
         LedgerError: the ledger did not answer.
     """
-    found = await _mint(ledger, tokens, mint)
+    found = await _read_mint(ledger, tokens, mint)
     _check_authority(found, wallet, authority_type)
     intent = Intent(
         type=TransactionType.REVOKE_AUTHORITY,
@@ -264,7 +264,7 @@ def _mint_to(wallet: str, mint: Mint, account: str, units: int) -> Instruction:
     return mint_to_checked(params)
 
 
-async def _mint(ledger: ReadLedger, tokens: TokenList, given: str) -> Mint:
+async def _read_mint(ledger: ReadLedger, tokens: TokenList, given: str) -> Mint:
     return await read_mint(ledger, tokens.resolve(given, "mint"))
 
 
@@ -295,7 +295,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
     return sorted(held, key=lambda each: (each.account != own, -each.units, each.account))
 
 
-async def _taken(
+async def _choose_accounts(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
     """Return token accounts that hold `units` together, and their units; raises `NotEnough`."""
@@ -315,7 +315,7 @@ async def _taken(
     return taken
 
 
-def _burn(wallet: str, mint: Mint, holding: TokenHolding, units: int) -> Instruction:
+def _burn_instruction(wallet: str, mint: Mint, holding: TokenHolding, units: int) -> Instruction:
     params = BurnCheckedParams(
         program_id=Pubkey.from_string(mint.program),
         account=Pubkey.from_string(holding.account),
@@ -401,14 +401,14 @@ async def plan_launch_token(
                     freeze_authority=owner,
                 )
             ),
-            _describe(owner, address, texts),
+            _metadata_instruction(owner, address, texts),
             open_associated(wallet, wallet, mint.address, mint.program),
             _mint_to(wallet, mint, account, units),
         ),
     )
 
 
-def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
+def _metadata_instruction(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
     """Write name and symbol into the mint itself, where the wallet may change them later."""
     accounts = [
         AccountMeta(mint, False, True),
@@ -447,8 +447,8 @@ async def plan_transfer_token(
     _check_mint(found)
     units = to_units(amount, found.decimals, "amount")
     recipient = parse_address(to, "to")
-    owner, account = await _receiver(ledger, wallet, recipient, found)
-    taken = await _taken(ledger, wallet, found, units)
+    owner, account = await _receiving_account(ledger, wallet, recipient, found)
+    taken = await _choose_accounts(ledger, wallet, found, units)
     # The mint rounds its fee up in each transfer.
     epoch = await current_epoch(ledger) if TRANSFER_FEE in found.extensions else None
     moves = [
@@ -463,7 +463,7 @@ async def plan_transfer_token(
     if account != str(recipient):
         # Added even if the account exists, because it checks that the receiver still owns it.
         opening.append(open_associated(wallet, owner, found.address, found.program))
-        rent = await _rent(ledger, owner, account, found)
+        rent = await _opening_rent(ledger, owner, account, found)
     intent = Intent(
         type=TransactionType.TOKEN_TRANSFER,
         wallet=wallet,
@@ -479,7 +479,7 @@ async def plan_transfer_token(
             "account": account,
         },
     )
-    transfers = (_transfer(wallet, found, account, *move) for move in moves)
+    transfers = (_transfer_instruction(wallet, found, account, *move) for move in moves)
     return Draft(intent, (*opening, *transfers))
 
 
@@ -497,7 +497,7 @@ def _check_mint(mint: Mint) -> None:
         )
 
 
-async def _receiver(
+async def _receiving_account(
     ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
 ) -> tuple[str, str]:
     """Return the receiving owner and its token account."""
@@ -526,7 +526,7 @@ async def _receiver(
     return owner, account
 
 
-async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
+async def _opening_rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int:
     """Return the maximum rent (lamports) to open the receiver's associated account; 0 if open."""
     existing = token_account(await ledger.account(account))
     if existing is None:
@@ -539,7 +539,7 @@ async def _rent(ledger: ReadLedger, owner: str, account: str, mint: Mint) -> int
     return 0
 
 
-def _transfer(
+def _transfer_instruction(
     wallet: str, mint: Mint, account: str, holding: TokenHolding, units: int, fee: int | None
 ) -> Instruction:
     """Make a transfer of a holding's units; the mint withholds `fee`, None if it has no fee."""

@@ -101,7 +101,7 @@ async def every_offer(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     text = "; ".join(
-        f"{venue.name}: {_reason(error)}" for venue, error in zip(venues, errors, strict=True)
+        f"{venue.name}: {_reason_text(error)}" for venue, error in zip(venues, errors, strict=True)
     )
     if all(isinstance(error, InvalidRequest) for error in errors):
         raise InvalidRequest(f"No swap venue offers this swap ({text})")
@@ -112,6 +112,6 @@ def _succeeded(task: asyncio.Task[T]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-def _reason(error: BaseException | None) -> str:
+def _reason_text(error: BaseException | None) -> str:
     # The text of any other error is from the plugin, and may contain anything.
     return str(error) if isinstance(error, SolwardError) else type(error).__name__

@@ -28,7 +28,7 @@ from tests.vault.grants.names import (
 from solward.operations.policies.grant_documents import (
     GrantPolicy,
     grant_json,
-    mints_named,
+    named_mints,
     policy_json,
     read_book,
     read_grant,
@@ -235,7 +235,7 @@ def test_wrapped_sol_is_sol(word: str) -> None:
 def test_a_mint_of_no_list_is_written_by_its_address_with_the_services_decimals() -> None:
     grant = read(PLAIN | {"assets": {PEPE: {"per": {"1h": "1.25"}}}})
     assert grant.assets[PEPE] == AssetLimit(PEPE, 2, (Window(HOUR, 125),))
-    assert mints_named([PLAIN, grant_json(grant, KNOWN), {"swap": {"into": [BONK, "SOL"]}}]) == {
+    assert named_mints([PLAIN, grant_json(grant, KNOWN), {"swap": {"into": [BONK, "SOL"]}}]) == {
         PEPE,
         BONK,
     }
@@ -603,7 +603,7 @@ def test_15_whatever_it_is_given_a_reader_refuses_by_name_or_reads(value: object
     ):
         error = refusal(reader)
         assert error is None or error.startswith("grants")
-    mints_named(value)
+    named_mints(value)
 
 
 @promise("grants-refuse-unknown-fields")

@@ -113,7 +113,7 @@ class Assets:
         """
         found = self._known.get(mint)
         if found is None:
-            found = await self._read(mint)
+            found = await self._read_asset(mint)
             if len(self._known) > _MOST_KNOWN:
                 # Cleared, because sellers choose the mints and must not fill the memory.
                 self._known = {SOL: self._known[SOL]}
@@ -122,7 +122,7 @@ class Assets:
             raise PaymentRefused("asset_refused", found)
         return found
 
-    async def _read(self, address: str) -> Asset | str:
+    async def _read_asset(self, address: str) -> Asset | str:
         if address in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
             # If wrapped SOL was sent as a token, the ceilings of SOL would not count it.
             return "payments in wrapped SOL are not made; a seller may ask for SOL"
@@ -189,7 +189,7 @@ async def check_offer(
         InvalidRequest: `max` names no asset.
         LedgerError: the ledger did not answer.
     """
-    _check_words(offer)
+    _check_values(offer)
     most = terms.max_price()
     if offer.network not in terms.networks:
         raise PaymentRefused("network_mismatch", f"its network is {quoted_text(offer.network)}")
@@ -208,7 +208,7 @@ async def check_offer(
     receivers = (offer.pay_to, *(each.recipient for each in offer.splits))
     if terms.wallet in receivers:
         raise PaymentRefused("pays_itself", "it pays the wallet itself")
-    modes = _modes(offer, terms)
+    modes = _payable_modes(offer, terms)
     asset = await assets.get(offer.asset)
     if most is not None and from_units(offer.units, asset.decimals) > most[0].amount:
         name = terms.name_of(offer.asset)
@@ -246,7 +246,7 @@ def no_offer_error(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> 
         )
     first = reasons[0][1]
     code = first.code if isinstance(first, PaymentRefused) else "offer_malformed"
-    texts = list(dict.fromkeys(f"{protocol}: {_reason(each)}" for protocol, each in reasons))
+    texts = list(dict.fromkeys(f"{protocol}: {_reason_text(each)}" for protocol, each in reasons))
     more = f"; and {len(texts) - 4} more" if len(texts) > 4 else ""
     return PaymentRefused(
         code, f"{site} makes no offer that may be paid: {'; '.join(texts[:4])}{more}"
@@ -258,7 +258,7 @@ def quoted_text(text: str) -> str:
     return jsontext.dumps(one_line(text))
 
 
-def _check_words(offer: PaymentOffer) -> None:
+def _check_values(offer: PaymentOffer) -> None:
     """Refuse values that no valid offer has, because the plugin that read it is not trusted."""
     split = sum(each.units for each in offer.splits if type(each.units) is int)
     amounts = (offer.units, *(each.units for each in offer.splits))
@@ -314,7 +314,7 @@ def _check_resource(offer: PaymentOffer, terms: Terms) -> None:
     raise PaymentRefused("resource_mismatch", f"it is for {quoted_text(named)}, which {reason}")
 
 
-def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
+def _payable_modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     modes = tuple(each for each in _PREFERENCE if each in offer.modes)
     if PaymentMode.SPONSORED not in modes:
         if not modes:
@@ -336,7 +336,7 @@ def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
     return others
 
 
-def _reason(error: InvalidRequest) -> str:
+def _reason_text(error: InvalidRequest) -> str:
     return error.reason if isinstance(error, PaymentRefused) else one_line(str(error))
 
 

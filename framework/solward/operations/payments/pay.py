@@ -184,11 +184,11 @@ class Payments:
         """
         wallet = await self.wallets.get(wallet_id)
         asked = read_request(request, needs_most=not actor.is_admins)
-        with self._alone(actor):
-            known = await self._known(actor)
+        with self._lock_action(actor):
+            known = await self._earlier_payment_id(actor)
             if known is not None:
                 return await self.again(known, asked)
-            return await self._first(wallet, actor, asked)
+            return await self._pay_new(wallet, actor, asked)
 
     async def quote(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaymentQuote:
         """Send the request without a payment, and return what `pay` would pay; nothing is stored.
@@ -198,12 +198,12 @@ class Payments:
         """
         wallet = await self.wallets.get(wallet_id)
         asked = read_request(request, needs_most=not actor.is_admins)
-        found = await self._ask(asked, actor.principal)
-        answer = _as_paid(found)
+        found = await self._ask_seller(asked, actor.principal)
+        answer = _unpaid_answer(found)
         if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
             return PaymentQuote(answer)
         with self.engine.deadline():
-            chosen = await self._choose(wallet, asked, found.answer)
+            chosen = await self._choose_offer(wallet, asked, found.answer)
         draft = payment_draft(wallet.address, asked, chosen)
         trial = await self.engine.dry_run(wallet_id, actor, draft)
         symbol, description = self._symbol(chosen.asset.mint), one_line(chosen.offer.description)
@@ -234,8 +234,8 @@ class Payments:
             raise refusal(refused_record) from None
         if row.fingerprint != asked.fingerprint:
             raise InvalidRequest(
-                "url, method, headers or body differ from those of the request that this action"
-                " paid for before"
+                "url, method, headers or body are not those of the request that this action paid"
+                " for before"
             )
         if row.answer is not None or not row.offer:
             return await self.stored(transaction_id)
@@ -255,7 +255,7 @@ class Payments:
             proof = PaymentProof(row.mode, wallet.address, wire=wire) if shown else None
         if proof is None:
             return await self.stored(transaction_id)
-        return await self._shielded(self._show(record, asked, row.protocol, offer, proof))
+        return await self._shield(self._send_paid(record, asked, row.protocol, offer, proof))
 
     async def stored(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
         """Return a payment with its stored answer.
@@ -304,7 +304,7 @@ class Payments:
         return SOL if asset == SOL else self.tokens.symbol_of(asset)
 
     @property
-    def _most_of_one(self) -> int:
+    def _max_bytes_of_one(self) -> int:
         """The maximum bytes of one principal's stored offers and answers."""
         return self.answers_max_bytes // ONE_IN
 
@@ -319,7 +319,7 @@ class Payments:
                 await asyncio.wait(late)
         await self.sites.close()
 
-    async def _known(self, actor: Actor) -> str | None:
+    async def _earlier_payment_id(self, actor: Actor) -> str | None:
         """Return the id of the payment of an earlier call with this action, or None."""
         try:
             record = await self.engine.find_action(actor)
@@ -328,17 +328,17 @@ class Payments:
             record = error.record
         return None if record is None else record.id
 
-    async def _first(self, wallet: Wallet, actor: Actor, request: SellerRequest) -> PaidAnswer:
-        found = await self._ask(request, actor.principal)
+    async def _pay_new(self, wallet: Wallet, actor: Actor, request: SellerRequest) -> PaidAnswer:
+        found = await self._ask_seller(request, actor.principal)
         if found.answer.status != HTTPStatus.PAYMENT_REQUIRED:
-            return _as_paid(found)
+            return _unpaid_answer(found)
         with self.engine.deadline():
-            chosen = await self._choose(wallet, request, found.answer)
+            chosen = await self._choose_offer(wallet, request, found.answer)
         draft = payment_draft(wallet.address, request, chosen)
         actor = replace(actor, recipe=None)
-        return await self._shielded(self._paid(wallet, actor, request, chosen, draft))
+        return await self._shield(self._pay_offer(wallet, actor, request, chosen, draft))
 
-    async def _ask(self, request: SellerRequest, who: str) -> SiteAnswer:
+    async def _ask_seller(self, request: SellerRequest, who: str) -> SiteAnswer:
         found = await self.sites.request(request, ASK_WAIT_S, who=who)
         if found.broken:
             raise PaymentRefused(
@@ -346,7 +346,7 @@ class Payments:
             )
         return found
 
-    async def _choose(
+    async def _choose_offer(
         self, wallet: Wallet, request: SellerRequest, answer: HttpAnswer
     ) -> ChosenOffer:
         loaded = self._protocols
@@ -400,11 +400,11 @@ class Payments:
         if self.localnet_as is not None:
             networks |= {self.localnet_as, CHAIN_IDS[self.localnet_as]}
         payers = {each.fee_payer for each in offers if each.fee_payer is not None}
-        managed = await self._managed(payers - self._strangers)
+        managed = await self._managed_payers(payers - self._strangers)
         sites = self.resource_sites
         return Terms(request, networks, wallet.address, self.tokens, managed, sites)
 
-    async def _managed(self, payers: Set[str]) -> frozenset[str]:
+    async def _managed_payers(self, payers: Set[str]) -> frozenset[str]:
         """Return the payers that are keys of this service's wallets. Other payers are cached here,
         and checked again by the reservation."""
         if not payers:
@@ -416,7 +416,7 @@ class Payments:
         self._strangers |= payers - found
         return found
 
-    async def _paid(
+    async def _pay_offer(
         self,
         wallet: Wallet,
         actor: Actor,
@@ -434,9 +434,9 @@ class Payments:
             # Meanwhile another process, or a caller that left, has made the action's payment.
             return await self.again(handed.record.id, request)
         proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
-        return await self._show(handed.record, request, chosen.protocol, chosen.offer, proof)
+        return await self._send_paid(handed.record, request, chosen.protocol, chosen.offer, proof)
 
-    async def _show(
+    async def _send_paid(
         self,
         record: TransactionRecord,
         request: SellerRequest,
@@ -451,20 +451,20 @@ class Payments:
                 "protocol_unknown", f"{protocol_name} is not loaded, so the payment cannot be sent"
             )
         answer = None
-        with self._only(record.id):
+        with self._lock_name(record.id):
             try:
                 made = shown_headers(await protocol.headers(offer, proof), protocol_name)
                 wait_s = answer_wait_s(self.ledger.slot_s)
                 found = await self.sites.request(request, wait_s, made, who=record.principal)
             except (InvalidRequest, SkillError) as error:
                 _log.warning("payment_not_answered", transaction=record.id, error=str(error))
-                await self.engine.note_no_answer(record.id, self._most_of_one)
+                await self.engine.note_no_answer(record.id, self._max_bytes_of_one)
             else:
-                answer = await self._keep(record, protocol, offer, found)
+                answer = await self._store_answer(record, protocol, offer, found)
         await self.engine.wait_until_settled(record.id, SETTLE_WAIT_S)
         return await self.stored(record.id, answer)
 
-    async def _keep(
+    async def _store_answer(
         self,
         record: TransactionRecord,
         protocol: LoadedPayment,
@@ -482,11 +482,11 @@ class Payments:
             hint=None if receipt is None else receipt.signature,
             answered_ms=now_ms(),
         )
-        await self.engine.note_answer(record.id, kept, self._most_of_one)
+        await self.engine.note_answer(record.id, kept, self._max_bytes_of_one)
         return kept
 
     @contextmanager
-    def _alone(self, actor: Actor) -> Iterator[None]:
+    def _lock_action(self, actor: Actor) -> Iterator[None]:
         """Refuse a second request with the same action or Idempotency-Key while the block runs."""
         key = actor.action_key
         if key is None and actor.idempotency is not None:
@@ -494,11 +494,11 @@ class Payments:
         if key is None:
             yield
             return
-        with self._only(f"action:{key}"):
+        with self._lock_name(f"action:{key}"):
             yield
 
     @contextmanager
-    def _only(self, name: str) -> Iterator[None]:
+    def _lock_name(self, name: str) -> Iterator[None]:
         if name in self._busy:
             raise IdempotencyInFlight
         self._busy.add(name)
@@ -507,7 +507,7 @@ class Payments:
         finally:
             self._busy.discard(name)
 
-    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _shield(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -520,7 +520,7 @@ def answer_wait_s(slot_s: float) -> float:
     return min(ANSWER_WAIT_S, BLOCKHASH_BLOCKS * slot_s + ANSWER_MARGIN_S)
 
 
-def _as_paid(found: SiteAnswer) -> PaidAnswer:
+def _unpaid_answer(found: SiteAnswer) -> PaidAnswer:
     answer = found.answer
     return PaidAnswer(
         status=answer.status,
@@ -557,7 +557,7 @@ def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
         lower = name.lower()
         headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
     shown: dict[str, Any] = {"status": answer.status, "headers": headers}
-    text = None if "content-encoding" in headers else _text(answer.body, answer.truncated)
+    text = None if "content-encoding" in headers else _decoded_text(answer.body, answer.truncated)
     if text is None:
         shown["bodyBase64"] = base64.b64encode(answer.body).decode()
     else:
@@ -575,7 +575,7 @@ def paid_json(answer: PaidAnswer) -> dict[str, Any]:
     }
 
 
-def _text(body: bytes, truncated: bool) -> str | None:
+def _decoded_text(body: bytes, truncated: bool) -> str | None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         # If the text is truncated, a character that is cut at its end is left out.

@@ -110,7 +110,7 @@ class SellerRequest:
     def shown_url(self) -> str:
         """The URL without its query, which may have secrets. It is normalized (RFC 3986, 6.2.2), so
         that a higher price for another spelling of the URL is noticed."""
-        return _ESCAPED.sub(_unescaped, self.url.partition("?")[0])
+        return _ESCAPED.sub(_normalized_escape, self.url.partition("?")[0])
 
 
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
@@ -172,7 +172,7 @@ def read_request(request: PayRequest, *, needs_most: bool) -> SellerRequest:
     )
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _normalized_escape(escape: re.Match[str]) -> str:
     """Return the character of an escape if it needs no escape, otherwise the escape in capitals."""
     character = chr(int(escape[0][1:], 16))
     return character if _UNRESERVED.fullmatch(character) else escape[0].upper()
@@ -215,7 +215,7 @@ def shown_headers(made: Mapping[str, str], protocol: str) -> tuple[tuple[str, st
     return found
 
 
-def with_headers(
+def merged_headers(
     given: tuple[tuple[str, str], ...], more: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """Return `given` with the headers of `more`, which replace headers of the same name."""
@@ -331,9 +331,9 @@ class Sites:
                     await stack.enter_async_context(own)
                     await stack.enter_async_context(self._gates[is_key(who)])
                 stack.callback(reading.hang_up)
-                return await self._answered(request, headers, reading, until)
+                return await self._read_answer(request, headers, reading, until)
         except SkillError as error:
-            raise _refusal(error, site) from None
+            raise _refusal_for(error, site) from None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -341,7 +341,7 @@ class Sites:
             _, pool = self._pools.popitem()
             await pool.aclose()
 
-    async def _answered(
+    async def _read_answer(
         self,
         request: SellerRequest,
         headers: tuple[tuple[str, str], ...],
@@ -351,7 +351,7 @@ class Sites:
         site = request.site
         async with waiting(until):
             current_reading.set(reading)
-            response = await self._pool(site).handle_async_request(
+            response = await self._pool_for(site).handle_async_request(
                 httpcore.Request(
                     request.method,
                     httpcore.URL(
@@ -360,7 +360,7 @@ class Sites:
                         port=site.port,
                         target=request.path,
                     ),
-                    headers=_headers(request, headers),
+                    headers=_request_headers(request, headers),
                     content=request.body,
                     extensions={"timeout": {"connect": _LIMITS.connect_s}},
                 )
@@ -369,7 +369,7 @@ class Sites:
         try:
             if not 200 <= response.status <= 599:
                 raise SkillError("http_remote_protocol_error", "Its answer is not HTTP")
-            body, is_whole, is_broken = await self._body(response, reading, until)
+            body, is_whole, is_broken = await self._read_body(response, reading, until)
         finally:
             await response.aclose()
         answer = HttpAnswer(
@@ -385,7 +385,7 @@ class Sites:
         )
         return SiteAnswer(answer, truncated=not is_whole, broken=is_broken)
 
-    async def _body(
+    async def _read_body(
         self, response: httpcore.Response, reading: AnswerReading, until: float
     ) -> tuple[bytes, bool, bool]:
         """Return at most `MAX_ANSWER_BYTES`, whether that is all, and whether the body broke
@@ -409,7 +409,7 @@ class Sites:
     def _is_private(self, site: Site) -> bool:
         return site_name(site) in self._private
 
-    def _pool(self, site: Site) -> httpcore.AsyncConnectionPool:
+    def _pool_for(self, site: Site) -> httpcore.AsyncConnectionPool:
         private = self._is_private(site)
         pool = self._pools.get(private)
         if pool is None:
@@ -428,10 +428,10 @@ class Sites:
         return pool
 
 
-def _headers(
+def _request_headers(
     request: SellerRequest, more: tuple[tuple[str, str], ...]
 ) -> list[tuple[bytes, bytes]]:
-    found = with_headers(_DEFAULTS, with_headers(request.headers, more))
+    found = merged_headers(_DEFAULTS, merged_headers(request.headers, more))
     made = [(b"Host", host_header(request.site)), (b"Accept-Encoding", b"identity")]
     made += [(name.encode(), value.encode()) for name, value in found]
     if request.body or request.method not in ("GET", "HEAD", "DELETE", "OPTIONS"):
@@ -439,7 +439,7 @@ def _headers(
     return made
 
 
-def _refusal(error: SkillError, site: Site) -> PaymentRefused:
+def _refusal_for(error: SkillError, site: Site) -> PaymentRefused:
     name = site_name(site)
     if error.code == "address_refused":
         return PaymentRefused(

@@ -90,7 +90,7 @@ async def replace_policy(
                 connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
             )
         for who in sorted({*before.sets, *sets}):
-            await _put_set(database, connection, who, before.sets.get(who), sets.get(who))
+            await _store_set(database, connection, who, before.sets.get(who), sets.get(who))
         return await store.count_up(connection)
 
 
@@ -122,7 +122,7 @@ async def put_set(
     """Replace one principal's grants in the caller's transaction, under `lock_policy`."""
     found = (await store.sets_of(connection, [who])).get(who)
     before = None if found is None else tuple(map(from_stored, found))
-    await _put_set(database, connection, who, before, grants)
+    await _store_set(database, connection, who, before, grants)
     return await store.count_up(connection)
 
 
@@ -153,7 +153,7 @@ async def may_approve(
     )
 
 
-async def _put_set(
+async def _store_set(
     database: Database,
     connection: AsyncConnection,
     who: str,
@@ -166,15 +166,15 @@ async def _put_set(
     kept = {grant.id for grant in before or ()}
     fresh = [grant for grant in after or () if grant.id not in kept]
     if fresh:
-        await _seed(connection, who, fresh, now.window_ms)
+        await _seed_windows(connection, who, fresh, now.window_ms)
     stored = None if after is None else [stored_form(grant) for grant in after]
     await store.put_set(connection, who, stored, now.database_ms)
     record_act(
-        connection, EventKind.POLICY_CHANGED, {"who": who}, _audited(before), _audited(after)
+        connection, EventKind.POLICY_CHANGED, {"who": who}, _audit_form(before), _audit_form(after)
     )
 
 
-def _audited(grants: Sequence[Grant] | None) -> dict[str, Any]:
+def _audit_form(grants: Sequence[Grant] | None) -> dict[str, Any]:
     return {"grants": None if grants is None else [stored_form(grant) for grant in grants]}
 
 
@@ -218,13 +218,13 @@ class _CountedRow:
     kept: Mapping[str, int]
 
 
-async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> list[_CountedRow]:
+async def _counted_rows(connection: AsyncConnection, who: str, after_ms: int) -> list[_CountedRow]:
     """Return a principal's transactions that still count since a time, oldest first."""
     if who.startswith(_SCOPES):
         rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
         found = [dict(row._mapping) for row in rows]
     else:
-        found = await _through(connection, who, after_ms)
+        found = await _by_chain(connection, who, after_ms)
     by_wallet: dict[str, list[str]] = {}
     for row in found:
         by_wallet.setdefault(row["wallet_id"], []).append(row["transaction_id"])
@@ -243,7 +243,7 @@ async def _counting(connection: AsyncConnection, who: str, after_ms: int) -> lis
     ]
 
 
-async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list[dict[str, Any]]:
+async def _by_chain(connection: AsyncConnection, who: str, after_ms: int) -> list[dict[str, Any]]:
     statement = _RESERVED.where(
         reservations.c.scope == literal("wallet:") + judged_effects.c.wallet_id,
         judged_effects.c.chain.contains(f'"{who}"', autoescape=True),
@@ -253,12 +253,12 @@ async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list
     return [dict(row._mapping) for row in rows if who in json.loads(row.chain)]
 
 
-async def _seed(
+async def _seed_windows(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
     """Count in each new grant what its principal moved and the grant would have covered."""
     longest = max(grant.longest_ms for grant in grants)
-    moved = await _counting(connection, who, now_ms - longest)
+    moved = await _counted_rows(connection, who, now_ms - longest)
     named = [address for each in moved for address in addresses(each.judged.case.lines)]
     own = frozenset(await recipients.own_wallets(connection, tuple(dict.fromkeys(named))))
     facts = {name: frozenset(found) for name, found in (await names.book(connection)).items()}
@@ -278,7 +278,7 @@ async def _seed(
     for grant in grants:
         rows: list[dict[str, Any]] = []
         for each, case in judged:
-            for asset, units in _covered(grant, case, each).items():
+            for asset, units in _covered_units(grant, case, each).items():
                 rows.append(
                     {
                         "transaction_id": each.judged.transaction_id,
@@ -291,7 +291,7 @@ async def _seed(
         await window_sums.replace_counted(connection, grant.scope, rows)
 
 
-def _covered(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
+def _covered_units(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
     """Return asset -> units that a transaction still counts in a grant."""
     found: dict[str, int] = {}
     lines = case.lines or (None,)

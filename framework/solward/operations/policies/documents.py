@@ -20,7 +20,7 @@ from solward.operations.policies.grant_documents import (
     GrantPolicy,
     grant_json,
     grant_sentence,
-    mints_named,
+    named_mints,
     policy_json,
     read_grants,
     read_policy,
@@ -85,8 +85,8 @@ class Policies:
     async def show(self) -> dict[str, Any]:
         """Return the policy in force as `policy`, its document, and `sentences`: one for each
         grant, then one for each principal that may only read, in the document's order."""
-        stored, names = await self._now()
-        return _shown(stored, names)
+        stored, names = await self._read_stored()
+        return _policy_answer(stored, names)
 
     async def read(self, document: object) -> GrantPolicy:
         """Return a policy from its document.
@@ -95,12 +95,12 @@ class Policies:
             InvalidRequest: a value is wrong; names its path and what is expected there.
             LedgerError: the decimals of a mint could not be read from the ledger.
         """
-        policy, _names = await self._read(document)
+        policy, _names = await self._read_policy(document)
         return policy
 
     async def check(self, document: object) -> dict[str, Any]:
         """Return a document's policy in the form of `show`; nothing changes. Errors: see `read`."""
-        return _shown(*await self._read(document))
+        return _policy_answer(*await self._read_policy(document))
 
     async def replace(self, document: object) -> dict[str, Any]:
         """Put every principal under exactly the grants of a document; return it as `show` does.
@@ -118,7 +118,7 @@ class Policies:
                 "grants is required and must be an array; [] puts nobody under grants"
             )
         if isinstance(document, dict) and document.get("readOnly") is None:
-            stored, _names = await self._now()
+            stored, _names = await self._read_stored()
             freed = sorted(who for who, grants in stored.sets.items() if not grants)
             freed = [who for who in freed if who not in policy.sets]
             if freed:
@@ -143,11 +143,11 @@ class Policies:
             NotFound: no such principal.
         """
         # A deleted principal is known only by its grants.
-        stored, names = await self._now((principal,))
-        who = _principal(principal, names)
+        stored, names = await self._read_stored((principal,))
+        who = _read_principal(principal, names)
         if who != principal:
-            stored, names = await self._now((who,))
-        return _shown_one(who, stored.version, stored.sets.get(who), names)
+            stored, names = await self._read_stored((who,))
+        return _principal_json(who, stored.version, stored.sets.get(who), names)
 
     async def put(
         self, principal: str, value: object, *, version: int | None = None
@@ -164,12 +164,12 @@ class Policies:
             NotFound: no such principal.
             InvalidRequest, LedgerError, PolicyChanged: see `replace`; nothing changed.
         """
-        _, names = await self._now((principal,))
-        who = _principal(principal, names)
-        value, names = await self._spelled(value, (who,), who)
+        _, names = await self._read_stored((principal,))
+        who = _read_principal(principal, names)
+        value, names = await self._read_documents(value, (who,), who)
         grants = None if value is None else read_grants(value, "grants", names, who)
         now = await store.replace_set(self._database, who, grants, if_version=version)
-        return _shown_one(who, now, grants, names)
+        return _principal_json(who, now, grants, names)
 
     async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
         """Read a JSON array of grants of one principal, which need not exist yet.
@@ -185,9 +185,9 @@ class Policies:
 
     async def draft(self, who: str, name: str, value: object) -> DraftedGrants:
         """Return the same as `grants_of`, with the grants' sentences and names."""
-        value, names = await self._spelled(value, (), who, name)
+        value, names = await self._read_documents(value, (), who, name)
         grants = read_grants(value, "grants", names, who)
-        return DraftedGrants(grants, _sentences(who, grants, names), names)
+        return DraftedGrants(grants, _grant_sentences(who, grants, names), names)
 
     async def begin(self, who: str, name: str, value: object) -> None:
         """Store a key's first grants before the key itself, so that the key never exists without
@@ -202,35 +202,35 @@ class Policies:
 
     async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return principal -> its `grants` and their `sentences`, for each that is under grants."""
-        stored, names = await self._now(who)
+        stored, names = await self._read_stored(who)
         return {
             each: {
                 "grants": [grant_json(grant, names) for grant in stored.sets[each]],
-                "sentences": _sentences(each, stored.sets[each], names),
+                "sentences": _grant_sentences(each, stored.sets[each], names),
             }
             for each in who
             if each in stored.sets
         }
 
-    async def _read(self, document: object) -> tuple[GrantPolicy, ServiceNames]:
+    async def _read_policy(self, document: object) -> tuple[GrantPolicy, ServiceNames]:
         grants: object = None
         if isinstance(document, dict):
             grants = document.get("grants", [])
-        grants, names = await self._spelled(grants)
+        grants, names = await self._read_documents(grants)
         if isinstance(document, dict):
             document = {**document, "grants": grants}
         return read_policy(document, names), names
 
-    async def _now(
+    async def _read_stored(
         self, principals: Collection[str] | None = None
     ) -> tuple[GrantPolicy, ServiceNames]:
         """Return the policy for these principals, or for all, with all names of the service."""
         async with self._database.read() as connection:
             stored = await store.read_policy(connection, principals)
-            rows = await self._rows(connection, stored)
+            rows = await self._names_by_kind(connection, stored)
         return stored, ServiceNames(self._tokens, rows, {}, frozenset(stored.book))
 
-    async def _spelled(
+    async def _read_documents(
         self,
         grants: object,
         principals: Collection[str] | None = None,
@@ -249,7 +249,7 @@ class Policies:
             InvalidRequest: a sentence is not understood.
             LedgerError: the ledger did not answer.
         """
-        stored, names = await self._now(principals)
+        stored, names = await self._read_stored(principals)
         mints = {
             limit.asset: limit.decimals
             for each in stored.sets.values()
@@ -261,17 +261,17 @@ class Policies:
         names = replace(names, mints=mints, rows=rows)
         if isinstance(grants, list):
             grants = [
-                _document(each, f"grants[{at}]", names, f"{kind.capitalize()} {own_id}")
+                _grant_document(each, f"grants[{at}]", names, f"{kind.capitalize()} {own_id}")
                 for at, each in enumerate(grants)
             ]
-        for mint in mints_named([] if grants is None else grants):
+        for mint in named_mints([] if grants is None else grants):
             if known_decimals(mint) is None and mint not in mints:
                 # An address that is no mint is refused when the document is read.
                 with contextlib.suppress(InvalidRequest):
                     mints[mint] = (await read_mint(self._ledger, mint)).decimals
         return grants, names
 
-    async def _rows(
+    async def _names_by_kind(
         self, connection: AsyncConnection, stored: GrantPolicy
     ) -> dict[str, dict[str, str]]:
         """Return kind -> id -> name for everything that a grant can name."""
@@ -292,14 +292,14 @@ class Policies:
         return rows
 
 
-def _principal(text: str, names: ServiceNames) -> str:
+def _read_principal(text: str, names: ServiceNames) -> str:
     try:
         return read_principal(text, "principal", names)
     except InvalidRequest as unknown:
         raise NotFound(str(unknown)) from None
 
 
-def _document(grant: object, path: str, names: ServiceNames, subject: str) -> object:
+def _grant_document(grant: object, path: str, names: ServiceNames, subject: str) -> object:
     if not isinstance(grant, str):
         return grant
     text = f"{subject} {grant.rstrip('. ')}." if grant.startswith("may ") else grant
@@ -309,25 +309,25 @@ def _document(grant: object, path: str, names: ServiceNames, subject: str) -> ob
         raise InvalidRequest(f"{path}: {unclear}") from None
 
 
-def _sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[str]:
+def _grant_sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[str]:
     if not grants:
         return [read_only_sentence(who, names)]
     return [grant_sentence(grant, names) for grant in grants]
 
 
-def _shown_one(
+def _principal_json(
     who: str, version: int | None, grants: Sequence[Grant] | None, names: ServiceNames
 ) -> dict[str, Any]:
     return {
         "principal": who,
         "version": version,
         "grants": None if grants is None else [grant_json(each, names) for each in grants],
-        "sentences": [] if grants is None else _sentences(who, grants, names),
+        "sentences": [] if grants is None else _grant_sentences(who, grants, names),
     }
 
 
-def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
+def _policy_answer(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
     # Principals that may only read are last, as in the document.
     sets = sorted(policy.sets.items(), key=lambda each: not each[1])
-    sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]
+    sentences = [said for who, grants in sets for said in _grant_sentences(who, grants, names)]
     return {"policy": policy_json(policy, names), "sentences": sentences}

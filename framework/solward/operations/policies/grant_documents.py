@@ -105,18 +105,18 @@ def read_policy(value: object, names: Names) -> GrantPolicy:
         InvalidRequest: a value is wrong; names its path.
     """
     if not isinstance(value, dict):
-        raise InvalidRequest(f"A policy is expected to be an object, not {_kind(value)}")
-    fields = _object(value, "", ("version", "book", "grants", "readOnly"))
+        raise InvalidRequest(f"A policy is expected to be an object, not {_json_kind(value)}")
+    fields = _read_object(value, "", ("version", "book", "grants", "readOnly"))
     version = fields.get("version")
     if version is not None:
-        version = _whole(version, "version", 0, 2**53)
+        version = _read_whole(version, "version", 0, 2**53)
     book = read_book(fields.get("book", {}), "book")
     sets: dict[str, tuple[Grant, ...]] = {}
     for grant in read_grants(
         fields.get("grants", []), "grants", replace(names, book=frozenset(book))
     ):
         sets[grant.who] = (*sets.get(grant.who, ()), grant)
-    for at, each in _items(fields.get("readOnly", []), "readOnly", None):
+    for at, each in _array_items(fields.get("readOnly", []), "readOnly", None):
         who = read_principal(each, at, names)
         if who in sets:
             again = "has grants" if sets[who] else "stands twice"
@@ -150,7 +150,7 @@ def read_grants(
     found: dict[tuple[str, str], str] = {}
     count: Counter[str] = Counter()
     grants = []
-    for at, each in _items(value, path, None):
+    for at, each in _array_items(value, path, None):
         grant = read_grant(each, at, names, who)
         count[grant.who] += 1
         if count[grant.who] > MAX_GRANTS:
@@ -171,9 +171,9 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
         path: the grant's path, for refusals.
         who: the principal of the grant, which it may then omit.
     """
-    fields = _object(value, path, FIELDS)
-    principal = _who(fields, path, names, who)
-    operations, approves = _may(fields, path, principal)
+    fields = _read_object(value, path, FIELDS)
+    principal = _read_who(fields, path, names, who)
+    operations, approves = _read_may(fields, path, principal)
     moves = [word for word, each in _OPERATIONS.items() if each in operations - {Operation.LAUNCH}]
     found: dict[str, Any] = {}
     for name, form in _FORMS.items():
@@ -187,7 +187,7 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
     return structs.replace(grant, id=grant_id(grant))
 
 
-def mints_named(value: object) -> frozenset[str]:
+def named_mints(value: object) -> frozenset[str]:
     """Return the addresses that a document names as assets, even if the document is invalid.
 
     The service looks up unknown mints' decimals before it reads the document.
@@ -226,13 +226,13 @@ def grant_sentence(grant: Grant, names: Names) -> str:
 
 def read_book(value: object, path: str) -> dict[str, tuple[str, ...]]:
     """Return the address book of a document; raises `InvalidRequest` naming the path."""
-    names = _object(value, path, None)
+    names = _read_object(value, path, None)
     if len(names) > MAX_ADDRESSES:
         raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
     return {name: _members(each, jsontext.member(path, name), name) for name, each in names.items()}
 
 
-def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:
+def _read_who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:
     at = f"{path}.who"
     if "who" not in fields:
         if who is None:
@@ -248,43 +248,45 @@ def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) ->
 
 def read_principal(value: object, path: str, names: Names) -> str:
     """Return a principal, by its id or its unique name; raises `InvalidRequest` naming the path."""
-    kind, _, name = _text(value, path).partition(":")
+    kind, _, name = _read_text(value, path).partition(":")
     if not name or kind not in _KINDS:
         kinds = ", ".join(f"{each}:" for each in _KINDS)
         raise InvalidRequest(f"{path}: one of {kinds} and an id or a name is expected")
     if kind == "site":
         return f"{SITE}{read_site(name, path)}"
-    return f"{kind}:{_one(kind, name, path, names)}"
+    return f"{kind}:{_resolve_id(kind, name, path, names)}"
 
 
-def _one(kind: str, text: str, path: str, names: Names) -> str:
+def _resolve_id(kind: str, text: str, path: str, names: Names) -> str:
     found = names.ids(kind, text)
     if len(found) == 1:
         return found[0]
     if found:
         raise InvalidRequest(
-            f"{path}: {len(found)} have the name {_shown(text)}; an id is expected"
+            f"{path}: {len(found)} have the name {_quoted_start(text)}; an id is expected"
         )
-    raise InvalidRequest(f"{path}: no {kind} has the id or name {_shown(text)}")
+    raise InvalidRequest(f"{path}: no {kind} has the id or name {_quoted_start(text)}")
 
 
-def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozenset[Operation], bool]:
+def _read_may(
+    fields: Mapping[str, Any], path: str, principal: str
+) -> tuple[frozenset[Operation], bool]:
     at = f"{path}.may"
     if "may" not in fields:
         raise InvalidRequest(f"{at}: is required")
     known = ", ".join((*_OPERATIONS, APPROVE))
     found: set[str] = set()
-    for item, each in _items(fields["may"], at, len(_OPERATIONS) + 1):
-        word = _text(each, item)
+    for item, each in _array_items(fields["may"], at, len(_OPERATIONS) + 1):
+        word = _read_text(each, item)
         if word not in _OPERATIONS and word != APPROVE:
-            raise InvalidRequest(f"{item}: one of {known} is expected, not {_shown(word)}")
+            raise InvalidRequest(f"{item}: one of {known} is expected, not {_quoted_start(word)}")
         if word in found:
             raise InvalidRequest(f"{item}: {word} stands twice")
         if word == APPROVE and not principal.startswith("key:"):
             raise InvalidRequest(f"{item}: only a key may approve")
         if word != Operation.PAY and principal.startswith(SITE):
             raise InvalidRequest(
-                f"{item}: for a site {Operation.PAY} is expected, not {_shown(word)}"
+                f"{item}: for a site {Operation.PAY} is expected, not {_quoted_start(word)}"
             )
         found.add(word)
     if not found:
@@ -292,24 +294,24 @@ def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozense
     return frozenset(_OPERATIONS[word] for word in found - {APPROVE}), APPROVE in found
 
 
-def _wallet(value: object, path: str, names: Names) -> str:
-    return _one("wallet", _text(value, path), path, names)
+def _read_wallet(value: object, path: str, names: Names) -> str:
+    return _resolve_id("wallet", _read_text(value, path), path, names)
 
 
-def _assets(value: object, path: str, names: Names) -> dict[str, AssetLimit]:
-    given = _object(value, path, None)
+def _read_assets(value: object, path: str, names: Names) -> dict[str, AssetLimit]:
+    given = _read_object(value, path, None)
     if not 1 <= len(given) <= MAX_NAMED:
         raise InvalidRequest(f"{path}: 1 to {MAX_NAMED} assets are expected")
     limits: dict[str, AssetLimit] = {}
     for word, each in given.items():
         item = jsontext.member(path, word)
-        asset, decimals = _asset(word, item, names)
+        asset, decimals = _resolve_asset(word, item, names)
         if asset in limits:
             raise InvalidRequest(f"{item}: the same asset stands twice")
         if asset == ANY_ASSET:
-            each = _object(each, item, ("usd",)).get("usd")
+            each = _read_object(each, item, ("usd",)).get("usd")
             item, word = f"{item}.usd", "dollars"
-        limits[asset] = _limit(each, item, asset, decimals, word)
+        limits[asset] = _read_limit(each, item, asset, decimals, word)
     return {asset: limits[asset] for asset in sorted_assets(limits)}
 
 
@@ -324,7 +326,7 @@ def _assets_json(limits: Mapping[str, AssetLimit], names: Names) -> dict[str, An
     return document
 
 
-def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
+def _resolve_asset(word: str, path: str, names: Names) -> tuple[str, int]:
     """Return the asset of a symbol, a mint or `*`, and its decimals."""
     if word == ANY_ASSET:
         return ANY_ASSET, USD_DECIMALS
@@ -339,11 +341,11 @@ def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
     return mint, decimals
 
 
-def _limit(value: object, path: str, asset: str, decimals: int, unit: str) -> AssetLimit:
-    fields = _object(value, path, ("perTx", "per", "hold"))
+def _read_limit(value: object, path: str, asset: str, decimals: int, unit: str) -> AssetLimit:
+    fields = _read_object(value, path, ("perTx", "per", "hold"))
 
     def amount(each: object, at: str) -> int:
-        return _amount(each, at, decimals, unit)
+        return _read_amount(each, at, decimals, unit)
 
     if "per" not in fields:
         raise InvalidRequest(f'{path}.per: is required, such as {{"24h": "20"}}')
@@ -366,7 +368,7 @@ def _limit_json(limit: AssetLimit) -> dict[str, Any]:
 
 
 def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tuple[Window, ...]:
-    given = _object(value, path, None)
+    given = _read_object(value, path, None)
     if not 1 <= len(given) <= MAX_WINDOWS:
         raise InvalidRequest(f'{path}: 1 to {MAX_WINDOWS} windows such as "24h" are expected')
     found: dict[int, Window] = {}
@@ -381,18 +383,18 @@ def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tu
     return tuple(found[length] for length in sorted(found))
 
 
-def _rates(value: object, path: str, _names: Names) -> tuple[Window, ...]:
-    return _windows(value, path, lambda each, at: _whole(each, at, 1, MAX_RATE))
+def _read_rate(value: object, path: str, _names: Names) -> tuple[Window, ...]:
+    return _windows(value, path, lambda each, at: _read_whole(each, at, 1, MAX_RATE))
 
 
-def _amount(value: object, path: str, decimals: int, unit: str) -> int:
+def _read_amount(value: object, path: str, decimals: int, unit: str) -> int:
     """Return the smallest units of an amount, which is a decimal string of whole units."""
     expected = f'a decimal string of {unit} such as "1.5" is expected'
     if not isinstance(value, str):
-        raise InvalidRequest(f"{path}: {expected}, not {_kind(value)}")
+        raise InvalidRequest(f"{path}: {expected}, not {_json_kind(value)}")
     match = _AMOUNT.fullmatch(value)
     if match is None:
-        raise InvalidRequest(f"{path}: {expected}, not {_shown(value)}")
+        raise InvalidRequest(f"{path}: {expected}, not {_quoted_start(value)}")
     whole, fraction = match[1], match[2] or ""
     if len(fraction) > decimals:
         raise InvalidRequest(f"{path}: at most {decimals} decimals are expected")
@@ -403,20 +405,20 @@ def _amount(value: object, path: str, decimals: int, unit: str) -> int:
     return units
 
 
-def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
+def _read_recipients(value: object, path: str, names: Names) -> tuple[str, ...]:
     def recipient(each: object, at: str) -> str:
-        text = _text(each, at)
+        text = _read_text(each, at)
         if text.startswith("@"):
             if not _BOOK_NAME.fullmatch(text[1:]) or not names.in_book(text[1:]):
-                raise InvalidRequest(f"{at}: the address book has no {_shown(text[1:])}")
+                raise InvalidRequest(f"{at}: the address book has no {_quoted_start(text[1:])}")
         elif text not in (ANYBODY, OWN) and not is_address(text):
             raise InvalidRequest(
                 f"{at}: {ANYBODY}, {OWN}, an address or @name of the address book is expected, "
-                f"not {_shown(text)}"
+                f"not {_quoted_start(text)}"
             )
         return text
 
-    found = _all_of(value, path, MAX_NAMED, "recipient", recipient)
+    found = _read_distinct(value, path, MAX_NAMED, "recipient", recipient)
     if ANYBODY in found and len(found) > 1:
         raise InvalidRequest(f"{path}: {ANYBODY} is expected as the only recipient")
     # Names of the book's groups are sorted before addresses.
@@ -431,30 +433,30 @@ def _check_via(fields: Mapping[str, Any], path: str, principal: str) -> None:
         raise InvalidRequest(f'{path}: ["pay"] is expected as the only value of may')
 
 
-def _via(value: object, path: str, _names: Names) -> tuple[str, ...]:
+def _read_sites(value: object, path: str, _names: Names) -> tuple[str, ...]:
     """Return the sites in `via` as principals."""
 
     def site(each: object, at: str) -> str:
-        text = _text(each, at)
+        text = _read_text(each, at)
         if not text.startswith(SITE):
             raise InvalidRequest(
                 f"{at}: {SITE} and a host such as site:api.example.com is expected, "
-                f"not {_shown(text)}"
+                f"not {_quoted_start(text)}"
             )
         return f"{SITE}{read_site(text.removeprefix(SITE), at)}"
 
-    return tuple(sorted(_all_of(value, path, MAX_NAMED, "site", site)))
+    return tuple(sorted(_read_distinct(value, path, MAX_NAMED, "site", site)))
 
 
-def _new(value: object, path: str, _names: Names) -> NewRecipient:
+def _read_new(value: object, path: str, _names: Names) -> NewRecipient:
     known = [each.value for each in NewRecipient]
     if not isinstance(value, str) or value not in known:
         raise InvalidRequest(f"{path}: one of {', '.join(known)} is expected")
     return NewRecipient(value)
 
 
-def _hours(value: object, path: str, _names: Names) -> Hours:
-    match = _HOURS.fullmatch(_text(value, path))
+def _read_hours(value: object, path: str, _names: Names) -> Hours:
+    match = _HOURS.fullmatch(_read_text(value, path))
     if match is None:
         raise InvalidRequest(f'{path}: hours such as "07:00-22:00 UTC" are expected')
     start, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
@@ -463,8 +465,8 @@ def _hours(value: object, path: str, _names: Names) -> Hours:
     return Hours(start, end)
 
 
-def _until(value: object, path: str, _names: Names) -> int:
-    match = _UNTIL.fullmatch(_text(value, path))
+def _read_until(value: object, path: str, _names: Names) -> int:
+    match = _UNTIL.fullmatch(_read_text(value, path))
     expected = InvalidRequest(
         f'{path}: a time with zone such as "2026-12-31T00:00:00Z" is expected'
     )
@@ -483,24 +485,24 @@ def _until(value: object, path: str, _names: Names) -> int:
     return ms
 
 
-def _swap(value: object, path: str, names: Names) -> SwapBounds:
-    fields = _object(value, path, ("slippageBps", "impactBps", "into"))
+def _read_swap(value: object, path: str, names: Names) -> SwapBounds:
+    fields = _read_object(value, path, ("slippageBps", "impactBps", "into"))
     if not fields:
         raise InvalidRequest(f"{path}: slippageBps, impactBps or into is expected")
     bounds = {
-        each: _whole(fields[each], f"{path}.{each}", 0, MAX_BPS) if each in fields else None
+        each: _read_whole(fields[each], f"{path}.{each}", 0, MAX_BPS) if each in fields else None
         for each in ("slippageBps", "impactBps")
     }
 
     def asset(each: object, at: str) -> str:
-        found, _ = _asset(_text(each, at), at, names)
+        found, _ = _resolve_asset(_read_text(each, at), at, names)
         if found == ANY_ASSET:
             raise InvalidRequest(f"{at}: a symbol or a mint is expected")
         return found
 
     into: list[str] = []
     if "into" in fields:
-        into = _all_of(fields["into"], f"{path}.into", MAX_NAMED, "asset", asset)
+        into = _read_distinct(fields["into"], f"{path}.into", MAX_NAMED, "asset", asset)
     return SwapBounds(bounds["slippageBps"], bounds["impactBps"], frozenset(into))
 
 
@@ -525,19 +527,19 @@ class _Form:
 
 # The optional fields of a document, in the order in which they are read.
 _FORMS: Final = {
-    "wallet": _Form(_wallet, lambda wallet, _: wallet),
-    "assets": _Form(_assets, _assets_json),
-    "to": _Form(_to, lambda to, _: list(to)),
-    "new": _Form(_new, lambda new, _: new.value),
+    "wallet": _Form(_read_wallet, lambda wallet, _: wallet),
+    "assets": _Form(_read_assets, _assets_json),
+    "to": _Form(_read_recipients, lambda to, _: list(to)),
+    "new": _Form(_read_new, lambda new, _: new.value),
     "costs": _Form(
-        lambda value, path, _: _amount(value, path, SOL_DECIMALS, SOL),
+        lambda value, path, _: _read_amount(value, path, SOL_DECIMALS, SOL),
         lambda lamports, _: amount_text(lamports, SOL_DECIMALS),
     ),
-    "rate": _Form(_rates, lambda rates, _: {window_text(w.length_ms): w.most for w in rates}),
-    "hours": _Form(_hours, lambda hours, _: hours_text(hours)),
-    "until": _Form(_until, lambda ms, _: time_text(ms)),
-    "swap": _Form(_swap, _swap_json),
-    "via": _Form(_via, lambda via, _: list(via)),
+    "rate": _Form(_read_rate, lambda rates, _: {window_text(w.length_ms): w.most for w in rates}),
+    "hours": _Form(_read_hours, lambda hours, _: hours_text(hours)),
+    "until": _Form(_read_until, lambda ms, _: time_text(ms)),
+    "swap": _Form(_read_swap, _swap_json),
+    "via": _Form(_read_sites, lambda via, _: list(via)),
 }
 # Field of the document -> attribute of the grant.
 _ATTRIBUTES: Final = {each.encode_name: each.name for each in structs.fields(Grant)}
@@ -557,13 +559,13 @@ def _members(value: object, path: str, name: str) -> tuple[str, ...]:
             raise InvalidRequest(f"{at}: an address, base58 of 32 bytes, is expected")
         return each
 
-    return tuple(_all_of(value, path, MAX_ADDRESSES, "address", address))
+    return tuple(_read_distinct(value, path, MAX_ADDRESSES, "address", address))
 
 
-def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
+def _read_object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
     """Return a JSON object, which may have only the fields in `known`, if given."""
     if not isinstance(value, dict):
-        raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
+        raise InvalidRequest(f"{path}: an object is expected, not {_json_kind(value)}")
     for key in value:
         if known is not None and key not in known:
             raise InvalidRequest(
@@ -572,21 +574,21 @@ def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, 
     return value
 
 
-def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, object]]:
+def _array_items(value: object, path: str, most: int | None) -> Iterator[tuple[str, object]]:
     """Return path and value of each item of a JSON array."""
     if not isinstance(value, list):
-        raise InvalidRequest(f"{path}: an array is expected, not {_kind(value)}")
+        raise InvalidRequest(f"{path}: an array is expected, not {_json_kind(value)}")
     if most is not None and len(value) > most:
         raise InvalidRequest(f"{path}: at most {most:,} items are expected")
     return ((f"{path}[{at}]", each) for at, each in enumerate(value))
 
 
-def _all_of(
+def _read_distinct(
     value: object, path: str, most: int, what: str, read: Callable[[object, str], str]
 ) -> list[str]:
     """Read the items of a JSON array, which must have one item or more and no duplicates."""
     found: dict[str, None] = {}
-    for at, each in _items(value, path, most):
+    for at, each in _array_items(value, path, most):
         item = read(each, at)
         if item in found:
             raise InvalidRequest(f"{at}: the same {what} stands twice")
@@ -596,23 +598,23 @@ def _all_of(
     return list(found)
 
 
-def _text(value: object, path: str) -> str:
+def _read_text(value: object, path: str) -> str:
     if not isinstance(value, str):
-        raise InvalidRequest(f"{path}: a string is expected, not {_kind(value)}")
+        raise InvalidRequest(f"{path}: a string is expected, not {_json_kind(value)}")
     return value
 
 
-def _whole(value: object, path: str, least: int, most: int) -> int:
+def _read_whole(value: object, path: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRequest(f"{path}: a whole number of {least} to {most:,} is expected")
     return value
 
 
-def _shown(text: str) -> str:
+def _quoted_start(text: str) -> str:
     return quoted(text if len(text) <= 60 else f"{text[:60]}...")
 
 
-def _kind(value: object) -> str:
+def _json_kind(value: object) -> str:
     if value is None:
         return "null"
     kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}

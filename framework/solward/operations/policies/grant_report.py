@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database.database import Database
 from solward.database.window_clock import Moment
 from solward.operations.policies.grant_documents import grant_sentence
-from solward.operations.policies.grant_sentences import beside_sentence, can_leave_sentence
+from solward.operations.policies.grant_sentences import can_leave_sentence, extra_dollars_sentence
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
@@ -85,8 +85,8 @@ async def wallet_grants(
     principals = [wallet, *(who for who, _ in callers), *within]
     async with database.read() as connection:
         now = await database.moment(connection)
-        sets = await _sets(connection, principals)
-        names = await names_of(connection, tokens, _named(principals[:1], sets))
+        sets = await _read_sets(connection, principals)
+        names = await names_of(connection, tokens, _principals_to_name(principals[:1], sets))
         visible = {who: each for who, each in sets.items() if shown is None or who in shown}
         grants = await grants_report(connection, visible, names, now, wallet_id)
     leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
@@ -99,19 +99,19 @@ async def principal_grants(
     """Return `grants_report` for the given principals that are under grants."""
     async with database.read() as connection:
         now = await database.moment(connection)
-        sets = await _sets(connection, principals)
-        names = await names_of(connection, tokens, _named((), sets))
+        sets = await _read_sets(connection, principals)
+        names = await names_of(connection, tokens, _principals_to_name((), sets))
         return await grants_report(connection, sets, names, now)
 
 
-async def _sets(
+async def _read_sets(
     connection: AsyncConnection, principals: Sequence[str]
 ) -> dict[str, tuple[Grant, ...]]:
     found = await store.sets_of(connection, principals)
     return {who: tuple(map(from_stored, found[who])) for who in principals if who in found}
 
 
-def _named(more: Sequence[str], sets: Mapping[str, Sequence[Grant]]) -> set[str]:
+def _principals_to_name(more: Sequence[str], sets: Mapping[str, Sequence[Grant]]) -> set[str]:
     wallets = {f"wallet:{g.wallet}" for each in sets.values() for g in each if g.wallet is not None}
     return {*more, *sets, *wallets}
 
@@ -234,7 +234,7 @@ class CanLeave:
         sentence = can_leave_sentence(wallet_id, amounts, names)
         beside = [unit_name(each, names) for each in self.dollars if self.dollars[each]]
         if beside:
-            sentence += f" {beside_sentence(beside)}"
+            sentence += f" {extra_dollars_sentence(beside)}"
         return {"window": "24h", "assets": assets, "sentence": sentence}
 
 
@@ -268,24 +268,24 @@ def can_leave(
     decimals[ANY_ASSET] = USD_DECIMALS
     bounds: dict[str, int | None] = {}
     dollars: dict[str, int] = {}
-    lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
+    lends = any(_may_swap(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
-        parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
+        parts = [_caller_bound(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
         # All keys without grants have the same bound, so the kind's prefix stands for any of them.
         parts += [
-            _of_all(_of_caller(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
+            _scale(_caller_bound(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
             for limits, keys in alike
         ]
-        whole = _smaller(_sum_of(parts), _of_ceilings(ceilings, asset, lends=lends))
+        whole = _smaller_bound(_summed_bound(parts), _ceiling_bound(ceilings, asset, lends=lends))
         if wallet in sets:
-            whole = _smaller(whole, _of_grants(sets[wallet], asset, wallet_id, now))
+            whole = _smaller_bound(whole, _grants_bound(sets[wallet], asset, wallet_id, now))
         bounds[asset] = whole.units
         if whole.units is not None and asset != ANY_ASSET and whole.micro_dollars:
             dollars[asset] = whole.micro_dollars
     return CanLeave(bounds, decimals, dollars)
 
 
-def _of_caller(
+def _caller_bound(
     who: str,
     limits: ScopeLimits,
     asset: str,
@@ -297,14 +297,14 @@ def _of_caller(
         # The key may not sign anything.
         return _Bound(0)
     # The wallet's grants or the caller's grants may count loans to pockets as costs.
-    lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
-    ceiling = _of_ceilings(limits, asset, lends=lends)
+    lends = any(_may_swap(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
+    ceiling = _ceiling_bound(limits, asset, lends=lends)
     if who in sets:
-        return _smaller(_of_grants(sets[who], asset, wallet_id, now), ceiling)
+        return _smaller_bound(_grants_bound(sets[who], asset, wallet_id, now), ceiling)
     return ceiling
 
 
-def _lends(grants: Sequence[Grant]) -> bool:
+def _may_swap(grants: Sequence[Grant]) -> bool:
     """Return whether grants allow swaps of tokens.
 
     Its pocket borrows SOL for fee and rent, which grants count as costs, and ceilings as SOL.
@@ -315,7 +315,7 @@ def _lends(grants: Sequence[Grant]) -> bool:
     )
 
 
-def _of_ceilings(limits: ScopeLimits, asset: str, *, lends: bool = False) -> _Bound:
+def _ceiling_bound(limits: ScopeLimits, asset: str, *, lends: bool = False) -> _Bound:
     if asset == SOL:
         return _Bound(limits.daily_lamports)
     if asset == COSTS:
@@ -326,7 +326,7 @@ def _of_ceilings(limits: ScopeLimits, asset: str, *, lends: bool = False) -> _Bo
     return _Bound(limits.daily_tokens.get(asset))
 
 
-def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment) -> _Bound:
+def _grants_bound(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment) -> _Bound:
     units = micro_dollars = 0
     for grant in grants:
         ended = grant.until_ms is not None and min(now.database_ms, now.window_ms) >= grant.until_ms
@@ -339,37 +339,37 @@ def _of_grants(grants: Sequence[Grant], asset: str, wallet_id: str, now: Moment)
             continue
         limit = grant.assets.get(asset)
         if limit is not None:
-            units += _in_a_day(limit, grant.rates)
+            units += _max_units_a_day(limit, grant.rates)
         elif (any_ := grant.assets.get(ANY_ASSET)) is not None:
-            micro_dollars += _in_a_day(any_, grant.rates)
+            micro_dollars += _max_units_a_day(any_, grant.rates)
     return _Bound(units, micro_dollars)
 
 
-def _in_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
+def _max_units_a_day(limit: AssetLimit, rates: Sequence[Window]) -> int:
     """Return the maximum that a limit allows in any 24 hours, in smallest units."""
-    most = min(_times(window) * window.most for window in limit.windows)
+    most = min(_windows_a_day(window) * window.most for window in limit.windows)
     if limit.per_tx is not None and rates:
-        most = min(most, limit.per_tx * min(_times(rate) * rate.most for rate in rates))
+        most = min(most, limit.per_tx * min(_windows_a_day(rate) * rate.most for rate in rates))
     return most
 
 
-def _times(window: Window) -> int:
+def _windows_a_day(window: Window) -> int:
     return -(-DAY_MS // window.length_ms)
 
 
-def _of_all(one: _Bound, callers: int) -> _Bound:
+def _scale(one: _Bound, callers: int) -> _Bound:
     """Return the bound of several callers, each of which has the bound `one`."""
     units = None if one.units is None else one.units * callers
     return _Bound(units, one.micro_dollars * callers)
 
 
-def _sum_of(parts: Sequence[_Bound]) -> _Bound:
+def _summed_bound(parts: Sequence[_Bound]) -> _Bound:
     units = [each.units for each in parts]
     whole = None if None in units else sum(each for each in units if each is not None)
     return _Bound(whole, sum(each.micro_dollars for each in parts))
 
 
-def _smaller(one: _Bound, other: _Bound) -> _Bound:
+def _smaller_bound(one: _Bound, other: _Bound) -> _Bound:
     """Return one of two bounds that apply together: the smaller one, if they are comparable."""
     if one.units is None or other.units is None:
         return other if one.units is None else one
@@ -398,10 +398,10 @@ async def limits_reports(
         now = (await database.moment(connection)).window_ms
         usage = await spending.usage(connection, limits, mints, now)
         held = await spending.reserved_by_scope(connection, limits)
-    return {scope: _report(each, usage[scope], held[scope]) for scope, each in limits.items()}
+    return {scope: _scope_json(each, usage[scope], held[scope]) for scope, each in limits.items()}
 
 
-def _report(
+def _scope_json(
     limits: ScopeLimits, spent: spending.Usage, held_units: Mapping[str, int]
 ) -> dict[str, Any]:
     def day(limit: int | None, asset: str, shown: Callable[[int | None], Any]) -> dict[str, Any]:
@@ -410,25 +410,25 @@ def _report(
             "limit": shown(limit),
             "spent": shown(counted - reserved),
             "reserved": shown(reserved),
-            "left": shown(_left(limit, counted)),
+            "left": shown(_left_amount(limit, counted)),
         }
 
     return {
-        "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
+        "maxSolPerTransaction": {"limit": _sol_or_none(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {
             "limit": limits.max_tx_per_minute,
             "used": spent.tx_last_minute,
-            "left": _left(limits.max_tx_per_minute, spent.tx_last_minute),
+            "left": _left_amount(limits.max_tx_per_minute, spent.tx_last_minute),
         },
-        "dailySpendingLimitSol": day(limits.daily_lamports, spending.SOL_ASSET, _sol),
-        "maxCostsSolPerDay": day(limits.daily_costs_lamports, spending.COSTS_ASSET, _sol),
+        "dailySpendingLimitSol": day(limits.daily_lamports, spending.SOL_ASSET, _sol_or_none),
+        "maxCostsSolPerDay": day(limits.daily_costs_lamports, spending.COSTS_ASSET, _sol_or_none),
         "dailyTokens": {mint: day(limit, mint, str) for mint, limit in limits.daily_tokens.items()},
     }
 
 
-def _left(limit: int | None, used: int) -> int | None:
+def _left_amount(limit: int | None, used: int) -> int | None:
     return None if limit is None else max(0, limit - used)
 
 
-def _sol(lamports: int | None) -> Any:
+def _sol_or_none(lamports: int | None) -> Any:
     return None if lamports is None else lamports_to_sol(lamports)

@@ -79,17 +79,17 @@ def document_sentence(document: Mapping[str, Any], names: Names) -> str:
     text = f"{capital(principal_name(who, names))} may {does}"
     if "wallet" in document:
         text += f" from {named('wallet', document['wallet'], names)}"
-    limits = list(_limits(document))
+    limits = list(_asset_limits(document))
     if limits:
         text += " " + ", and ".join(
-            f"up to {_limit(*each, is_alone=len(limits) == 1)}" for each in limits
+            f"up to {_limit_words(*each, is_alone=len(limits) == 1)}" for each in limits
         )
     to = document.get("to", [] if is_site or SENT.isdisjoint(may) else [ANYBODY])
     if to:
         text += f", to {joined([_RECIPIENTS.get(each, each) for each in to])}"
     if "via" in document:
         text += THROUGH + joined([each.removeprefix(SITE) for each in document["via"]], " or ")
-    return "; ".join((text, *_asks(document), *_clauses(document))) + "."
+    return "; ".join((text, *_asking_clauses(document), *_further_clauses(document))) + "."
 
 
 DEFAULTS_SENTENCE: Final = (
@@ -116,7 +116,7 @@ def read_sentence(text: str) -> dict[str, Any]:
     if head is None or not text.endswith("."):
         raise InvalidRequest(
             'A sentence such as "Agent scout may transfer up to 5 USDC at once and 20 a day, to '
-            f'@vendors." is expected{_missing(text)}'
+            f'@vendors." is expected{_missing_part(text)}'
         )
     who = f"{SITE}{head[3]}" if head[3] else f"{head[1].lower()}:{_read_name(head[2])}"
     document: dict[str, Any] = {"who": who}
@@ -125,7 +125,7 @@ def read_sentence(text: str) -> dict[str, Any]:
     words = may[0] if may else rest
     rest = rest[len(words) :]
     known = _SITES_MAY_BACK if head[3] else _MAY_BACK
-    document["may"] = [_known(known, each) for each in _items(words)]
+    document["may"] = [_word_for(known, each) for each in _list_items(words)]
     wallet = _FROM.match(rest)
     if wallet is not None:
         document["wallet"] = _read_name(wallet[1])
@@ -133,16 +133,16 @@ def read_sentence(text: str) -> dict[str, Any]:
     body, *clauses = rest.split("; ")
     body, through, sites = body.partition(THROUGH)
     if through:
-        document["via"] = [f"{SITE}{each}" for each in _items(sites, " or ")]
+        document["via"] = [f"{SITE}{each}" for each in _list_items(sites, " or ")]
     limits, _, recipients = body.partition(", to ")
     if limits:
         if not limits.startswith(" up to "):
-            raise _unclear(limits)
+            raise _unclear_error(limits)
         document["assets"] = {}
         for each in limits.removeprefix(" up to ").split(", and up to "):
             _read_limit(each, document["assets"])
     if recipients and recipients != _RECIPIENTS[ANYBODY]:
-        document["to"] = [_RECIPIENTS_BACK.get(each, each) for each in _items(recipients)]
+        document["to"] = [_RECIPIENTS_BACK.get(each, each) for each in _list_items(recipients)]
     for clause in clauses:
         _read_clause(clause, document)
     return document
@@ -159,7 +159,7 @@ def can_leave_sentence(
             and decimals; None if nothing limits the asset. An asset that is missing cannot leave.
     """
     assets = [each for each in sorted_assets(amounts) if each != COSTS]
-    other = _other(len(assets) == 1)
+    other = _asset_text(len(assets) == 1)
     most = []
     for asset in (*assets, *(each for each in (COSTS,) if each in amounts)):
         bound, is_other = amounts[asset], asset == ANY_ASSET
@@ -176,7 +176,7 @@ def can_leave_sentence(
     return f"At most {said}" if any(amounts.values()) else capital(said)
 
 
-def beside_sentence(assets: Sequence[str]) -> str:
+def extra_dollars_sentence(assets: Sequence[str]) -> str:
     """Return the sentence that dollars of `can_leave_sentence` may also leave as these assets."""
     return (
         f"The amount in dollars may also leave as {joined(list(assets))}, in addition to their own"
@@ -184,29 +184,31 @@ def beside_sentence(assets: Sequence[str]) -> str:
     )
 
 
-def _limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _asset_limits(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, limit in document.get("assets", {}).items():
         yield name, limit["usd"] if name == ANY_ASSET else limit
 
 
-def _limit(name: str, limit: Mapping[str, Any], *, is_alone: bool) -> str:
+def _limit_words(name: str, limit: Mapping[str, Any], *, is_alone: bool) -> str:
     amounts = [(limit["perTx"], _AT_ONCE)] if "perTx" in limit else []
-    amounts += [(most, _each(window)) for window, most in limit["per"].items()]
+    amounts += [(most, _window_words(window)) for window, most in limit["per"].items()]
     if name == ANY_ASSET:
-        return f"{joined([f'${amount} {each}' for amount, each in amounts])} {_other(is_alone)}"
+        return (
+            f"{joined([f'${amount} {each}' for amount, each in amounts])} {_asset_text(is_alone)}"
+        )
     (amount, each), *further = amounts
     return joined([f"{amount} {name} {each}", *(f"{amount} {each}" for amount, each in further)])
 
 
-def _other(is_alone: bool) -> str:
+def _asset_text(is_alone: bool) -> str:
     return "of any asset" if is_alone else "of any other asset"
 
 
-def _asks(document: Mapping[str, Any]) -> Iterator[str]:
+def _asking_clauses(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the clauses that say when a person is asked, and what new recipients may get."""
     holds = [
         f"${limit['hold']}" if name == ANY_ASSET else f"{limit['hold']} {name}"
-        for name, limit in _limits(document)
+        for name, limit in _asset_limits(document)
         if "hold" in limit
     ]
     new = document.get("new")
@@ -219,11 +221,11 @@ def _asks(document: Mapping[str, Any]) -> Iterator[str]:
         yield _NOBODY_NEW
 
 
-def _rates(rates: Mapping[str, int]) -> str:
+def _rate_words(rates: Mapping[str, int]) -> str:
     (window, most), *further = rates.items()
     many = "transaction" if most == 1 else "transactions"
-    words = [f"{most} {_each(window)}" for window, most in further]
-    return joined([f"{most} {many} {_each(window)}", *words])
+    words = [f"{most} {_window_words(window)}" for window, most in further]
+    return joined([f"{most} {many} {_window_words(window)}", *words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ class _Clause:
     read: Callable[[str], Any] = str
 
 
-def _clauses(document: Mapping[str, Any]) -> Iterator[str]:
+def _further_clauses(document: Mapping[str, Any]) -> Iterator[str]:
     for clause in _CLAUSES:
         parent, _, field = clause.path.rpartition(".")
         value = (document.get(parent, {}) if parent else document).get(field)
@@ -258,11 +260,11 @@ def _clauses(document: Mapping[str, Any]) -> Iterator[str]:
 def _read_limit(text: str, assets: dict[str, Any]) -> None:
     amounts = text
     for is_alone in (True, False):
-        amounts = amounts.removesuffix(f" {_other(is_alone)}")
-    first, *further = _items(amounts)
+        amounts = amounts.removesuffix(f" {_asset_text(is_alone)}")
+    first, *further = _list_items(amounts)
     match = _FIRST.fullmatch(first)
     if match is None:
-        raise _unclear(first)
+        raise _unclear_error(first)
     limit: dict[str, Any] = {"per": {}}
     asset = ANY_ASSET if match[1] else match[3]
     if asset in assets:
@@ -272,7 +274,7 @@ def _read_limit(text: str, assets: dict[str, Any]) -> None:
     for each in further:
         match = _FURTHER.fullmatch(each)
         if match is None:
-            raise _unclear(each)
+            raise _unclear_error(each)
         _add_amount(limit, match[1], match[2])
 
 
@@ -288,18 +290,18 @@ def _read_clause(text: str, document: dict[str, Any]) -> None:
         _read_asks(text.removesuffix(_ASKED), document)
         return
     if text == _NOBODY_NEW:
-        _put(document, "new", NewRecipient.REFUSE.value, text)
+        _put_value(document, "new", NewRecipient.REFUSE.value, text)
         return
     for clause in _CLAUSES:
         before, after = re.escape(clause.before), re.escape(clause.after)
         match = re.fullmatch(f"{before}({clause.pattern}){after}", text, re.DOTALL)
         if match is not None:
-            _put(document, clause.path, clause.read(match[1]), text)
+            _put_value(document, clause.path, clause.read(match[1]), text)
             return
-    raise _unclear(text)
+    raise _unclear_error(text)
 
 
-def _put(document: dict[str, Any], path: str, value: object, clause: str) -> None:
+def _put_value(document: dict[str, Any], path: str, value: object, clause: str) -> None:
     parent, _, field = path.rpartition(".")
     into = document.setdefault(parent, {}) if parent else document
     if field in into:
@@ -316,11 +318,11 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
     if not amounts:
         return
     if not amounts.startswith("above "):
-        raise _unclear(text)
-    for each in _items(amounts.removeprefix("above "), " or "):
+        raise _unclear_error(text)
+    for each in _list_items(amounts.removeprefix("above "), " or "):
         match = re.fullmatch(rf"\$({_AMOUNT})|({_AMOUNT}) ([A-Za-z0-9]+)", each)
         if match is None:
-            raise _unclear(each)
+            raise _unclear_error(each)
         asset = ANY_ASSET if match[1] else match[3]
         limit = document.get("assets", {}).get(asset)
         if limit is None:
@@ -333,10 +335,10 @@ def _read_asks(text: str, document: dict[str, Any]) -> None:
 
 def _read_rates(text: str) -> dict[str, int]:
     rates: dict[str, int] = {}
-    for each in _items(text):
+    for each in _list_items(text):
         match = _RATE.fullmatch(each)
         if match is None or match[2] == _AT_ONCE or len(match[1]) > 20:
-            raise _unclear(each)
+            raise _unclear_error(each)
         period = _read_period(match[2])
         if period in rates:
             raise InvalidRequest(f"{each} is given in addition to another number {match[2]}")
@@ -350,7 +352,7 @@ def _read_period(text: str) -> str:
         return found
     match = _IN.fullmatch(text)
     if match is None:
-        raise _unclear(text)
+        raise _unclear_error(text)
     return f"{match[1]}{match[2][0]}"
 
 
@@ -368,14 +370,14 @@ def _read_name(text: str) -> str:
     return str(json.loads(said)) if said.startswith('"') else said
 
 
-def _known(words: Mapping[str, str], text: str) -> str:
+def _word_for(words: Mapping[str, str], text: str) -> str:
     found = words.get(text)
     if found is None:
         raise InvalidRequest(f"one of {', '.join(words)} is expected, not {quoted(text[:60])}")
     return found
 
 
-def _missing(text: str) -> str:
+def _missing_part(text: str) -> str:
     """Return the first part of a grant's sentence that is missing in a text."""
     subject, may, _ = text.partition(" may ")
     kind = subject.partition(" ")[0]
@@ -388,7 +390,7 @@ def _missing(text: str) -> str:
     return ": it has no full stop at its end"
 
 
-def _unclear(text: str) -> InvalidRequest:
+def _unclear_error(text: str) -> InvalidRequest:
     """Return the error for a text, with its first unknown word and a similar known word."""
     text = text.strip()[:60]
     before, unknown = "", None
@@ -408,7 +410,7 @@ def _unclear(text: str) -> InvalidRequest:
 
 _CLAUSES: Final = (
     _Clause("costs", "fees and rent up to ", " SOL a day", _AMOUNT),
-    _Clause("rate", "at most ", write=_rates, read=_read_rates),
+    _Clause("rate", "at most ", write=_rate_words, read=_read_rates),
     _Clause(
         *("hours", "from ", " UTC", r"\S+ to \S+"),
         write=lambda hours: hours.removesuffix(" UTC").replace("-", " to "),
@@ -418,19 +420,19 @@ _CLAUSES: Final = (
     _Clause(
         *("swap.into", "swaps only into "),
         write=lambda into: joined(into, " or "),
-        read=lambda words: _items(words, " or "),
+        read=lambda words: _list_items(words, " or "),
     ),
     _Clause("swap.slippageBps", "slippage at most ", "%", _AMOUNT, hundredths, _read_percent),
     _Clause("swap.impactBps", "price impact at most ", "%", _AMOUNT, hundredths, _read_percent),
 )
 
 
-def _each(window: str) -> str:
+def _window_words(window: str) -> str:
     """Return a window in words: `a day` for `24h`, `in 3 days`."""
     return _EACH.get(window) or f"in {length_text(window)}"
 
 
-def _items(text: str, last: str = " and ") -> list[str]:
+def _list_items(text: str, last: str = " and ") -> list[str]:
     """Return the items of a list in words, such as "a, b and c"."""
     *first, end = text.split(last)
     return [*(each for part in first for each in part.split(", ")), end]

@@ -27,10 +27,10 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
     async with database.read() as connection:
         now = await database.moment(connection)
         records = await refused(connection, wallet_id, limit)
-        by_rule, is_complete = await refused_by_rule(
+        by_rule, is_complete = await count_refused_by_rule(
             connection, wallet_id, now.database_ms - DAY_MS
         )
-        found = await _with_reasons(connection, records)
+        found = await _records_with_reasons(connection, records)
     last_day = {"count": sum(by_rule.values()), "byRule": by_rule, "isComplete": is_complete}
     return {"refusals": found, "lastDay": last_day}
 
@@ -43,14 +43,14 @@ async def record_json(database: Database, record: TransactionRecord) -> dict[str
     a hold's lines, and `costsLamports` for fee and rent.
     """
     async with database.read() as connection:
-        (found,) = await _with_reasons(connection, [record])
+        (found,) = await _records_with_reasons(connection, [record])
     return found
 
 
-async def _with_reasons(
+async def _records_with_reasons(
     connection: AsyncConnection, records: Sequence[TransactionRecord]
 ) -> list[dict[str, Any]]:
-    leaving = await _leaving(connection, [record.id for record in records])
+    leaving = await _leaving_by_record(connection, [record.id for record in records])
     blocked = [record.id for record in records if record.status is TransactionStatus.BLOCKED]
     numbers = await refusal_numbers(connection, blocked)
     found = []
@@ -65,14 +65,14 @@ async def _with_reasons(
         if record.id in leaving:
             lines, costs = leaving[record.id]
             body["couldLeave"] = {
-                "lines": list(map(_line, lines)),
+                "lines": list(map(_hold_line, lines)),
                 "costsLamports": str(costs),
             }
         found.append(body)
     return found
 
 
-def _line(stored: dict[str, Any]) -> dict[str, Any]:
+def _hold_line(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a stored line in the form of a hold's line."""
     line = stored | {"units": str(stored["units"])}
     line.pop("program", None)
@@ -88,7 +88,7 @@ _BLOCKED = (
 )
 
 
-def _refused(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
+def _refusals(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
     statement = select(*columns).where(*_BLOCKED)
     if of_wallet:
         statement = statement.where(transactions.c.wallet_id == bindparam("b_wallet"))
@@ -98,9 +98,9 @@ def _refused(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
 _REFUSED, _REFUSED_SINCE = (
     {
         of_wallet: Prepared(
-            _refused(RECORD, of_wallet=of_wallet).limit(bindparam("b_limit"))
+            _refusals(RECORD, of_wallet=of_wallet).limit(bindparam("b_limit"))
             if since is None
-            else _refused((transactions.c.guardrails_applied,), of_wallet=of_wallet).where(since)
+            else _refusals((transactions.c.guardrails_applied,), of_wallet=of_wallet).where(since)
         )
         for of_wallet in (False, True)
     }
@@ -118,24 +118,24 @@ async def refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
     """Return the newest blocked records of one wallet or all, from the `among` newest records."""
-    parameters = _of_wallet(wallet_id) | {"b_limit": limit, "b_among": among}
+    parameters = _wallet_parameter(wallet_id) | {"b_limit": limit, "b_among": among}
     rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
     return [record_of(row) for row in rows]
 
 
-async def refused_by_rule(
+async def count_refused_by_rule(
     connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
 ) -> tuple[dict[str, int], bool]:
     """Return rule -> number of transactions refused since a time, largest first, and whether the
     `among` newest records reach back to that time."""
-    parameters = _of_wallet(wallet_id) | {"b_since": since_ms, "b_among": among}
+    parameters = _wallet_parameter(wallet_id) | {"b_since": since_ms, "b_among": among}
     rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
     counted = Counter(applied[-1] for (applied,) in rows if applied)
     before = await _FIRST_AMONG.first(connection, {"b_among": among})
     return dict(counted.most_common()), before is None or before[0] <= since_ms
 
 
-def _of_wallet(wallet_id: str | None) -> dict[str, Any]:
+def _wallet_parameter(wallet_id: str | None) -> dict[str, Any]:
     return {} if wallet_id is None else {"b_wallet": wallet_id}
 
 
@@ -164,7 +164,7 @@ _LINES = Prepared(
 )
 
 
-async def _leaving(
+async def _leaving_by_record(
     connection: AsyncConnection, transaction_ids: Sequence[str]
 ) -> dict[str, tuple[list[dict[str, Any]], int]]:
     """Return id -> the lines and the lamports of fee and rent that the bytes could take, for each

@@ -179,13 +179,13 @@ class Replay:
     def add(self, past: Iterable[PastRecord]) -> None:
         """Judge the next transactions."""
         for each in past:
-            self._one(each)
+            self._judge_record(each)
 
     def result(self) -> ReplayResult:
         """Return the result so far."""
         return replace(self._counts, changes=tuple(self._changes))
 
-    def _one(self, past: PastRecord) -> None:
+    def _judge_record(self, past: PastRecord) -> None:
         judged, counts = past.judged, self._counts
         is_reported = judged.case.now_ms[0] >= self._report_from_ms
         if judged.said is None:
@@ -198,10 +198,10 @@ class Replay:
             live = self._in_force.judge(known, judged, {}, None)
             draft = self._draft.judge(known, judged, {}, None)
         else:
-            facts = _facts(self._in_force.policy, judged.case, known)
+            facts = _combined_case(self._in_force.policy, judged.case, known)
             live = self._in_force.judge(judged.case, judged, judged.used, None)
             draft = self._draft.judge(facts, judged, judged.used, self._in_force)
-        in_force, now = _verdict(live), _verdict(draft)
+        in_force, now = _verdict_of(live), _verdict_of(draft)
         # With the same verdict the transaction ends as it really did: a plugin may have refused it,
         # or a person approved it.
         is_made = judged.outcome == ALLOWED if in_force == then else in_force == ALLOWED
@@ -219,11 +219,11 @@ class Replay:
             changed=counts.changed + (now != before),
         )
         if now != before and len(self._changes) < self._max_changes:
-            findings = _findings(live if now == ALLOWED else draft)
+            findings = _findings_of(live if now == ALLOWED else draft)
             self._changes.append(Change(judged, then, before, now, findings, is_older))
 
 
-def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
+def _combined_case(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
     """Return a case with the stored facts that the policy used then, and the facts known now.
 
     Stored facts are exact, such as the recipients that the wallet had paid by then.
@@ -263,11 +263,11 @@ class _Track:
         for need in needed(self.policy.sets, case):
             known = stored.get(need)
             if known is None:
-                used[need] = self._sum(need, ends_ms)
+                used[need] = self._window_sum(need, ends_ms)
             elif in_force is None:
                 used[need] = known
             else:
-                more = self._sum(need, ends_ms) - in_force._sum(need, ends_ms)
+                more = self._window_sum(need, ends_ms) - in_force._window_sum(need, ends_ms)
                 used[need] = max(0, known + more)
         return decide(self.policy.sets, case, used)
 
@@ -279,15 +279,15 @@ class _Track:
         at_ms = max(case.now_ms)
         for charge in decision.charges:
             if kept == CountedPart.ALL or charge.asset == COSTS:
-                self._count(charge, at_ms)
+                self._count_charge(charge, at_ms)
         for scope in {charge.scope for charge in decision.charges}:
-            self._count(Charge(scope, RATE, 1), at_ms)
+            self._count_charge(Charge(scope, RATE, 1), at_ms)
 
-    def _count(self, charge: Charge, at_ms: int) -> None:
+    def _count_charge(self, charge: Charge, at_ms: int) -> None:
         counter = self._counters.setdefault((charge.scope, charge.asset), _Counter())
         counter.add(at_ms, charge.units)
 
-    def _sum(self, need: Need, ends_ms: int) -> int:
+    def _window_sum(self, need: Need, ends_ms: int) -> int:
         scope, asset, length_ms = need
         counter = self._counters.get((scope, asset))
         return 0 if counter is None else counter.since(ends_ms - length_ms)
@@ -314,14 +314,14 @@ class _Counter:
         return self._sums[-1] - self._sums[bisect_right(self._times, before_ms)]
 
 
-def _verdict(decision: Decision) -> ReplayVerdict:
+def _verdict_of(decision: Decision) -> ReplayVerdict:
     refused = decision.refused
     if refused and refused.why == Reason.PRICE and refused.detail == NOT_ASKED.reason:
         return ReplayVerdict.UNKNOWN
     return ReplayVerdict(judged_form.grants_outcome(decision))
 
 
-def _findings(decision: Decision) -> tuple[Finding, ...]:
+def _findings_of(decision: Decision) -> tuple[Finding, ...]:
     return decision.held if decision.refused is None else (decision.refused,)
 
 
@@ -353,11 +353,11 @@ async def replay_stored(
     while seq:
         async with database.read() as connection:
             page, seq = await judged_page(connection, seq)
-            past = await _with_facts(connection, page)
+            past = await _add_facts(connection, page)
         await asyncio.to_thread(run.add, past)
     found = run.result()
     async with database.read() as connection:
-        sentences = [await _sentence(connection, tokens, each) for each in found.changes]
+        sentences = [await _change_sentence(connection, tokens, each) for each in found.changes]
     return _json(days, version, found, sentences)
 
 
@@ -416,7 +416,7 @@ async def judged_page(
     return past, int(rows[-1]["seq"]) + 1 if rows else 0
 
 
-class _Facts(NamedTuple):
+class _KnownFacts(NamedTuple):
     """Facts about some transactions as they are known now.
 
     Attributes:
@@ -440,7 +440,7 @@ class _Facts(NamedTuple):
             when, by = self.paid.get((case.wallet_id, each), (at_ms, ""))
             if when < at_ms and by != past.judged.transaction_id:
                 paid.add(each)
-        launched = {mint for mint in _burned(case) if (case.wallet_id, mint) in self.launched}
+        launched = {mint for mint in _burned_mints(case) if (case.wallet_id, mint) in self.launched}
         return replace(
             case,
             lines=lines,
@@ -450,16 +450,15 @@ class _Facts(NamedTuple):
         )
 
 
-async def _with_facts(connection: AsyncConnection, past: Sequence[PastRecord]) -> list[PastRecord]:
+async def _add_facts(connection: AsyncConnection, past: Sequence[PastRecord]) -> list[PastRecord]:
     cases = [each.judged.case for each in past]
     named = dict.fromkeys(address for case in cases for address in addresses(case.lines))
-    burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
+    burned = {(case.wallet_id, mint) for case in cases for mint in _burned_mints(case)}
     own = await recipient_store.own_wallets(connection, named)
-    facts = _Facts(
+    facts = _KnownFacts(
         {address: row.created_ms for address, row in own.items()},
         await recipient_store.first_payments(
-            connection,
-            {(case.wallet_id, each) for case in cases for each in addresses(case.lines)},
+            connection, {(case.wallet_id, each) for case in cases for each in addresses(case.lines)}
         ),
         {
             (wallet_id, mint)
@@ -470,11 +469,11 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[PastRecord]) -
     return [replace(each, facts=facts.case_of(each)) for each in past]
 
 
-def _burned(case: Case) -> set[str]:
+def _burned_mints(case: Case) -> set[str]:
     return {line.asset for line in case.lines if line.operation == Operation.BURN}
 
 
-async def _sentence(connection: AsyncConnection, tokens: TokenList, change: Change) -> str:
+async def _change_sentence(connection: AsyncConnection, tokens: TokenList, change: Change) -> str:
     names = await names_in(connection, tokens, change.findings)
     said = change.in_force if change.now is ReplayVerdict.ALLOWED else change.now
     sentence = reason_sentence if said is ReplayVerdict.HELD else finding_sentence
