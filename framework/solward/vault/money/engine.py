@@ -502,7 +502,7 @@ class Engine:
     async def store_refusal(
         self, wallet_id: str, actor: Actor, intent: Intent, error: Exception
     ) -> TransactionError | TrialEnded:
-        """Store a record for an intent that could not be drafted; return the error to raise."""
+        """Store the record of an intent that has no draft, and return the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
             verdict = await self._reserver.trial(Question(wallet_id, actor, intent))
@@ -716,7 +716,7 @@ class Engine:
         if draft.pocket is None or draft.pocket.asserted is None or assessment.effects is None:
             return draft, assessment
         address, held = draft.pocket.asserted
-        # Slots of older landings are not needed: this blockhash is later, or is too old to land.
+        # Older landings do not matter: this blockhash is later, or is too old to land.
         min_slot = max(reservation.landed_slot, assessment.blockhash.context_slot)
         try:
             account = token_account(await self._ledger.account_from(address, min_slot))
@@ -784,7 +784,7 @@ class Engine:
         return record
 
     async def is_action_held(self, action_key: str) -> bool:
-        """Return whether a money call of an action is held. The key has no call number."""
+        """Return whether any money call of an action is held; the key lacks a call's number."""
         async with self._database.read() as connection:
             return await holds.is_open_under(connection, action_key)
 

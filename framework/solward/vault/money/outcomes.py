@@ -77,7 +77,7 @@ def refusal(record: TransactionRecord) -> TransactionError:
 
 
 def with_cause(error: Exception, record: TransactionRecord) -> TransactionRecord:
-    """Set the `cause` of a record by the error with which its transaction failed."""
+    """Return the record with the `cause` of the error with which its transaction failed."""
     if isinstance(error, IntegrityError):
         # The same bytes are stored already, so another process made them.
         return replace(record, cause=TakenOver)

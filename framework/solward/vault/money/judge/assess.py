@@ -81,8 +81,8 @@ from solward.vault.money.steps import Step, StepHook, no_hook
 
 # How often the rent is read again from the other nodes.
 _RENT_AGE_S = 10.0
-# One call reads the state before, another simulates. So transactions of the wallet that land in
-# between show in the difference, and another try separates them from this transaction's effects.
+# One call reads the state, another simulates. If a transaction of the wallet lands between the two,
+# its effects show in the difference, and another try separates them from this transaction's.
 _TRIES = 4
 
 # The maximum distance between the limits at which two processes start for equal payments.
@@ -373,7 +373,7 @@ class Assessor:
         def compile_with(units: int) -> tuple[VersionedTransaction, int]:
             paid = 1
             if price > 1:
-                # The search for an unused limit may raise it by up to `_APART`, at the same price.
+                # The search for an unused limit may add up to `_APART` units at the same price.
                 room = units if max_fee is None else units + _APART
                 budget = self._fees.budget(largest().message, room, price, max_fee)
                 paid = max(1, budget.price)
@@ -479,7 +479,7 @@ class Assessor:
             reasons = account_refusals(draft, payment, before, self._regulated_mints)
             refused = [(PAYMENT_TERMS, reason) for reason in reasons]
         if result.err is not None:
-            # The error of an instruction is an object, not text, and is never one of these.
+            # The error of an instruction is an object, not text, and is in neither set.
             told = result.err if isinstance(result.err, str) else ""
             stale, unfunded = told in STALE, told in UNFUNDED
             failure = result.err if stale else explain(result.err, result.logs)

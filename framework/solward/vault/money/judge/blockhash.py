@@ -109,7 +109,7 @@ class BlockhashSource:
             tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
             # The node's claimed expiry is not used: if it is too early, live bytes look dead.
             expiry = await _compute_expiry(own, tips, blockhash.context_slot)
-            # Nor is its slot alone: if that is a future slot, earlier landings are not found.
+            # The node's slot is not used alone: after a future slot, landings are not found.
             slots = [t.slot for _, t in tips if own <= t.block_height + MAX_APART_BLOCKS]
             return replace(
                 blockhash,

@@ -217,7 +217,7 @@ def _usable_tables(
         if any(meta.pubkey == wallet for meta in instruction.accounts)
         for meta in instruction.accounts
     }
-    # An address that no instruction names replaces them, so that other indexes stay.
+    # An unused address replaces these accounts, so that the others keep their indexes.
     nobody = Keypair().pubkey()
     return [
         AddressLookupTableAccount(
@@ -259,7 +259,7 @@ def bytes_with_margin(loaded: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComputeUse:
-    """The compute units and loaded bytes of a simulation; None if the node does not say."""
+    """The compute units and loaded bytes of a simulation; None for bytes that are not known."""
 
     units: int
     loaded_bytes: int | None = None
@@ -505,7 +505,7 @@ async def _accepts_bytes(node: Ledger, wire: bytes) -> bool | None:
     except (LedgerError, TimeoutError):
         return None
     # A node may report an unknown blockhash before it has read the version. It reports a payer with
-    # too little SOL only afterwards.
+    # too little SOL only after it has read the version.
     if isinstance(err, str) and err in STALE:
         return None
     return err is None or (isinstance(err, str) and err in UNFUNDED)

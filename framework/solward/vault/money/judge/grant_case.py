@@ -21,7 +21,7 @@ VENUE = "venue:"
 
 @dataclass(frozen=True, slots=True)
 class Outgoings:
-    """The amounts that a transaction's bytes let leave, in the terms of grants.
+    """The amounts that a transaction's bytes can take, as grants count them.
 
     Attributes:
         lines: the amounts; lines of a swap that the service planned are labelled as a swap, and
@@ -70,7 +70,7 @@ def addresses(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def is_within(lines: Sequence[Line], limits: Sequence[Line]) -> bool:
-    """Return whether `limits` has the lines' operations and recipients, and enough units each."""
+    """Return whether every line is in `limits` with the same recipient and enough units."""
     most: dict[Line, int] = {}
     for line in limits:
         key = replace(line, units=0)

@@ -209,7 +209,7 @@ class HoldReserver:
                 and is_same_payment(each.hold, record, shown.lines, shown.arrives)
             ]
         for row in known:
-            # An expired hold answers no request, but the next one may.
+            # An expired hold does not answer the request, but the next hold may.
             if await holds.expire(connection, row, judged.now):
                 continue
             if row.hold.state is HoldState.APPROVED and row.hold.repeats:
@@ -221,7 +221,7 @@ class HoldReserver:
         most = await holds.count_open(connection, actor.principal)
         if most >= MAX_OPEN:
             return judged.with_refusal(
-                f"{most} transactions of {actor.principal} already wait for a person, and this"
+                f"{most} transactions of {actor.principal} wait for a person already, and this"
                 f" transaction would have to wait too: {reason}"
             )
         # A declared operation needs no digest, because its sentence states everything.
@@ -300,7 +300,7 @@ async def hold_of(connection: AsyncConnection, actor: Actor) -> HoldRow | None:
     if row is None or first == fingerprint:
         return row
     if actor.idempotency is None:
-        # The hold is of an earlier cycle of the agent.
+        # The hold belongs to an earlier cycle of the agent.
         return None
     raise IdempotencyMismatch
 
@@ -518,7 +518,7 @@ def is_same_payment(
 
 def is_declared(recipe: Mapping[str, Any] | None) -> bool:
     """Return whether a recipe repeats a declared operation, whose lines state all its effects. A
-    plugin's own instructions may do anything else."""
+    plugin's own instructions may have other effects."""
     return recipe is not None and "operation" in recipe
 
 

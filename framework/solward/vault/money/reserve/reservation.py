@@ -102,7 +102,7 @@ Prices = Mapping[str, AssetPrice]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, the limits by which it was judged, and its reservation.
+    """A judged record, with the limits by which it was judged and the reserved amounts.
 
     Attributes:
         held_lamports: the reserved debit.
@@ -433,7 +433,7 @@ class Reserver:
                 error = await _use_pocket(connection, judged.apply_to(record), pocket)
                 judged = replace(judged, error=error)
                 if pocket.asserted is not None:
-                    # No other purchase is in flight, so the slots of all that landed are stored.
+                    # No other purchase is in flight, so all landed purchases have stored slots.
                     landed_slot = await attempt_store.last_landed_slot(
                         connection, record.wallet_id, now.database_ms - _LANDED_LATELY_MS
                     )
@@ -509,7 +509,7 @@ class Reserver:
         return verdict
 
     async def _ask_plugins(self, question: Question) -> _PluginAnswer:
-        """Return the verdict by the plugins' current rules."""
+        """Return the verdict of all rules, including the plugins' current rules."""
         rules, effects = self._plugin_rules, question.effects
 
         async def judge(prices: Prices) -> Judgement:

@@ -57,7 +57,7 @@ from solward.vault.store.payments import PaymentRow
 # account's history is first read after this time: most sellers answer sooner and name the
 # signature.
 FIRST_LOOK: Final = 10
-# Then the history is read again at growing intervals, once for all payments from the account.
+# Afterwards, an account's history is read at growing intervals, once for all of its payments.
 LOOK: Final = 5
 MOST_LOOK: Final = 50
 # The intervals between the tries to get a proof that no node has given yet.
@@ -69,7 +69,7 @@ _PAGE: Final = 1_000
 # The time limit for reading one account's history from one node. Hundreds of thousands of rows of
 # spam take longer, and the payment stays open.
 _HISTORY_S: Final = 60.0
-# Verifying takes 65 microseconds. A row that may be one of more payments than this is read in full.
+# Verifying takes 65 microseconds. If more payments than this match a row, its transaction is read.
 _VERIFIED_AT_ONCE: Final = 8
 # The number of signatures that are verified before other tasks get a turn.
 _BREATH: Final = 64

@@ -54,7 +54,7 @@ from solward.vault.store import attempts as store
 from solward.vault.store.attempts import HAND_OVER, Attempt, AttemptState, NetworkCost, Settlement
 
 # How long to wait for the balances of a landed transaction, since a node has its status first.
-# Later balances neither report amounts nor release any.
+# Balances that arrive later neither add amounts to the record nor release money.
 BALANCES_S = 5.0
 
 _ONE_HOST: Final = (
@@ -487,7 +487,7 @@ def _find_fate(answers: Answers, alone: bool) -> Fate | None:
 
 
 async def _query(node: Ledger, items: Sequence[InFlight], answers: Mapping[str, Answers]) -> None:
-    # Only this node's height tells which have expired; until it is read, all may have expired.
+    # Only this node's height tells which items have expired. Until it is read, all may have.
     expired = {item.signature for item in items}
     try:
         tip = await node.tip()

@@ -114,7 +114,7 @@ def _accounts_opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
 
 
 def _accounts_closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
-    """Return the token accounts that the wallet closes to itself."""
+    """Return the token accounts that the wallet closes and whose rent goes to the wallet."""
     return frozenset(
         account
         for call in top_level_calls(message)

@@ -130,8 +130,8 @@ async def reconcile(
     resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]],
     wait_s: float,
 ) -> Reconciliation:
-    """Take over dead processes' transactions: release those never signed, resume the others, and
-    wait up to `wait_s` for their end.
+    """Take over dead processes' transactions: release the reservations of unsigned transactions,
+    resume the others, and wait up to `wait_s` for their end.
 
     A reservation without an attempt row had no signed bytes, so it is released. Any other
     transaction may have landed: its stored bytes are watched and sent again until the ledger
