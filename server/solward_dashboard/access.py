@@ -76,11 +76,11 @@ class _Session:
     until: float
     visitor: Visitor | None = None
 
-    def stands(self, now: float) -> bool:
+    def is_valid(self, now: float) -> bool:
         """Return whether the session has not ended and its credential was not refused."""
         return now < self.until and not (self.visitor and self.visitor.refused)
 
-    def is_of(self, name: str) -> bool:
+    def belongs_to(self, name: str) -> bool:
         """Return whether the session belongs to the admin credential of this name."""
         return self.visitor is not None and self.visitor.name == name
 
@@ -114,7 +114,7 @@ class Login:
             try:
                 await visitor.client.admins.own()
             except Unauthorized:
-                await self._end(connection)
+                await self._end_session(connection)
             except ClientError:
                 # The service does not answer; the page says so itself.
                 pass
@@ -122,21 +122,21 @@ class Login:
 
     async def log_out(self, connection: HTTPConnection) -> Response:
         """End the session, so that its cookie is no longer valid."""
-        await self._end(connection)
+        await self._end_session(connection)
         response = RedirectResponse(_LOGIN, 303)
         response.delete_cookie(_COOKIE)
         return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        response = await self._log_in(request) if request.method == "POST" else _page("")
+        response = await self._log_in(request) if request.method == "POST" else _login_page("")
         await response(scope, receive, send)
 
     def _session(self, connection: HTTPConnection) -> _Session | None:
         session = self._sessions.get(connection.cookies.get(_COOKIE, ""))
-        return session if session is not None and session.stands(time.monotonic()) else None
+        return session if session is not None and session.is_valid(time.monotonic()) else None
 
-    async def _end(self, connection: HTTPConnection) -> None:
+    async def _end_session(self, connection: HTTPConnection) -> None:
         session = self._sessions.pop(connection.cookies.get(_COOKIE, ""), None)
         if session is not None and session.visitor is not None:
             await session.visitor.client.close()
@@ -146,21 +146,21 @@ class Login:
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MAX_FORM:
-                return _page("This is too long for a password.", 413)
+                return _login_page("This is too long for a password.", 413)
         given = parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
         try:
             async with self._turns.turn(source_of(request.client.host if request.client else None)):
-                known, visitor = await self._check(given)
+                known, visitor = await self._check_secret(given)
                 if not known:
                     await _wait(_WRONG_WAIT_S)
         except Crowded:
-            return _page("Too many logins from your network at once; try again.", 429)
+            return _login_page("Too many logins from your network at once; try again.", 429)
         except ClientError as error:
-            return _page(f"The service does not answer: {html.escape(str(error))}", 502)
+            return _login_page(f"The service does not answer: {html.escape(str(error))}", 502)
         if not known:
-            return _page("This is neither the password nor a valid admin credential.", 403)
+            return _login_page("This is neither the password nor a valid admin credential.", 403)
         session = secrets.token_urlsafe(32)
-        await self._keep(session, visitor)
+        await self._store_session(session, visitor)
         response = RedirectResponse("/", 303)
         response.set_cookie(
             _COOKIE,
@@ -172,8 +172,8 @@ class Login:
         )
         return response
 
-    async def _check(self, given: str) -> tuple[bool, Visitor | None]:
-        """Return whether a secret is accepted, and the visitor of a credential; raises `ClientError`."""
+    async def _check_secret(self, given: str) -> tuple[bool, Visitor | None]:
+        """Return whether a secret is accepted, and a credential's visitor; raises `ClientError`."""
         if hmac.compare_digest(_digest(given), self._password):
             return True, None
         if not _CREDENTIAL.fullmatch(given):
@@ -190,13 +190,13 @@ class Login:
             await client.close()
             raise
 
-    async def _keep(self, session: str, visitor: Visitor | None) -> None:
+    async def _store_session(self, session: str, visitor: Visitor | None) -> None:
         """Store a session; drop ended sessions, and the oldest ones above the limits."""
         now = time.monotonic()
-        over = [key for key, each in self._sessions.items() if not each.stands(now)]
+        over = [key for key, each in self._sessions.items() if not each.is_valid(now)]
         if visitor is not None:
             name = visitor.name
-            own = [key for key, each in self._sessions.items() if each.is_of(name)]
+            own = [key for key, each in self._sessions.items() if each.belongs_to(name)]
             over += own[: max(0, len(own) + 1 - _MOST_OF_CREDENTIAL)]
         over += list(self._sessions)[: max(0, len(self._sessions) + 1 - _MOST_SESSIONS)]
         self._sessions[session] = _Session(now + _MAX_AGE_S, visitor)
@@ -222,16 +222,16 @@ class AccessGate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        send = _with_headers(scope, send)
+        send = _add_headers(scope, send)
         receive, disconnected = _watch_disconnect(receive)
         try:
-            await self._pass(scope, receive, send)
+            await self._answer_allowed(scope, receive, send)
         except RuntimeError:
             # Starlette's middlewares raise this when the client has disconnected.
             if not disconnected():
                 raise
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_allowed(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
         host = connection.headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
@@ -239,14 +239,14 @@ class AccessGate:
         elif self._login is None:
             await _learn_role(scope)
             await self._app(scope, receive, send)
-        elif await self._stands(connection):
+        elif await self._is_login_valid(connection):
             if scope["path"] == _LOGOUT and scope["type"] == "http":
                 response = await self._login.log_out(connection)
                 await response(scope, receive, send)
             else:
                 await _learn_role(scope)
                 visit(self._login.visitor(connection))
-                receive = _until_logged_out(receive, connection, self._login)
+                receive = _receive_until_logout(receive, connection, self._login)
                 await self._app(scope, receive, send)
         elif scope["path"] == _LOGIN and scope["type"] == "http":
             await self._login(scope, receive, send)
@@ -255,7 +255,7 @@ class AccessGate:
         else:
             await _refuse(scope, receive, send, "Log in first.")
 
-    async def _stands(self, connection: HTTPConnection) -> bool:
+    async def _is_login_valid(self, connection: HTTPConnection) -> bool:
         """Return whether the login is valid; the service confirms it for pages and new sockets."""
         login = self._login
         assert login is not None
@@ -281,7 +281,7 @@ def bind_sockets(server: Any) -> None:
         socket = HTTPConnection(environ["asgi.scope"])
         return request.cookies.get(_COOKIE) == socket.cookies.get(_COOKIE)
 
-    async def connected(sid: str, environ: dict[str, Any], *more: Any) -> Any:
+    async def connect_own_page(sid: str, environ: dict[str, Any], *more: Any) -> Any:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         page_id = query.get("client_id", [None])[0]
         # NiceGUI tells a page that no longer exists to reload.
@@ -289,21 +289,21 @@ def bind_sockets(server: Any) -> None:
             return False
         return await connect(sid, environ, *more)
 
-    async def shaken(sid: str, data: dict[str, Any]) -> Any:
+    async def handshake_own_page(sid: str, data: dict[str, Any]) -> Any:
         is_own = is_of_login(server.get_environ(sid), data.get("client_id"))
         return await handshake(sid, data) if is_own else False
 
-    def of_own_page(handler: Callable[[str, dict[str, Any]], None]) -> Callable[..., None]:
-        def checked(sid: str, message: dict[str, Any]) -> None:
+    def for_own_page(handler: Callable[[str, dict[str, Any]], None]) -> Callable[..., None]:
+        def handle_own(sid: str, message: dict[str, Any]) -> None:
             if message.get("client_id") in server.rooms(sid):
                 handler(sid, message)
 
-        return checked
+        return handle_own
 
-    server.on("connect", connected)
-    server.on("handshake", shaken)
+    server.on("connect", connect_own_page)
+    server.on("handshake", handshake_own_page)
     for name in ("event", "javascript_response", "ack", "log"):
-        server.on(name, of_own_page(handlers[name]))
+        server.on(name, for_own_page(handlers[name]))
 
 
 def _is_file(scope: Scope) -> bool:
@@ -325,31 +325,31 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _until_logged_out(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:
+def _receive_until_logout(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:
     """Return a `receive` that ends the socket once its login has ended."""
 
-    async def checked() -> Message:
+    async def receive_checked() -> Message:
         message = await receive()
         if message["type"] == "websocket.receive" and not login.is_logged_in(connection):
             return {"type": "websocket.disconnect", "code": 1008}
         return message
 
-    return checked
+    return receive_checked
 
 
 def _watch_disconnect(receive: Receive) -> tuple[Receive, Callable[[], bool]]:
     events: list[bool] = []
 
-    async def watched() -> Message:
+    async def receive_watched() -> Message:
         message = await receive()
         if message["type"] == "http.disconnect":
             events.append(True)
         return message
 
-    return watched, lambda: bool(events)
+    return receive_watched, lambda: bool(events)
 
 
-def _with_headers(scope: Scope, send: Send) -> Send:
+def _add_headers(scope: Scope, send: Send) -> Send:
     headers = dict(_HEADERS)
     if not scope["path"].startswith(_PUBLIC):
         headers[b"cache-control"] = b"no-store"
@@ -363,7 +363,7 @@ def _with_headers(scope: Scope, send: Send) -> Send:
     return send_with_headers
 
 
-def _page(error: str, status: int = 200) -> Response:
+def _login_page(error: str, status: int = 200) -> Response:
     return HTMLResponse(_PAGE.format(error=error), status)
 
 

@@ -49,7 +49,7 @@ def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
 
 def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
     """Return stacked bars: transactions of each status, in equal steps of time."""
-    start, step = _steps(transactions, now)
+    start, step = _time_steps(transactions, now)
     rows = {status: [0] * BARS for status in STATUS_COLOURS}
     for each in transactions:
         place = min(BARS - 1, int((each.timestamp - start) / step))
@@ -57,7 +57,7 @@ def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any
             rows[each.status][place] += 1
     time_format = "%H:%M" if step * BARS <= timedelta(days=1) else "%d %b %H:%M"
     labels = [(start + step * at).astimezone().strftime(time_format) for at in range(BARS)]
-    return _chart(_category_axis(labels), _value_axis(minInterval=1), rows)
+    return _bar_chart(_category_axis(labels), _value_axis(minInterval=1), rows)
 
 
 def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
     kinds = sorted(frequency, key=lambda kind: (frequency[kind], kind))
     found = Counter((each.type, each.status) for each in transactions)
     rows = {status: [found[kind, status] for kind in kinds] for status in STATUS_COLOURS}
-    return _chart(_value_axis(minInterval=1), _category_axis(kinds), rows)
+    return _bar_chart(_value_axis(minInterval=1), _category_axis(kinds), rows)
 
 
 def summary_text(transactions: Sequence[Transaction]) -> str:
@@ -78,7 +78,7 @@ def summary_text(transactions: Sequence[Transaction]) -> str:
     return f"{every}: {', '.join(parts)}" if parts else "No transactions"
 
 
-def _steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:
+def _time_steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:
     """Return the first step's start and the steps' length, in whole minutes; the last has `now`."""
     oldest = min((each.timestamp for each in transactions), default=now)
     # The last step is not over yet, so the oldest must fit into the others.
@@ -105,7 +105,7 @@ def _value_axis(**more: int) -> dict[str, Any]:
     } | more
 
 
-def _chart(
+def _bar_chart(
     x_axis: dict[str, Any], y_axis: dict[str, Any], rows: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
     return {

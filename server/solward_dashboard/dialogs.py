@@ -86,7 +86,7 @@ async def ask_note(
     return written
 
 
-async def _as_it_is(values: Any) -> Any:
+async def _return_unchanged(values: Any) -> Any:
     return values
 
 
@@ -94,7 +94,7 @@ async def ask_form(
     title: str,
     form: Callable[[], DialogForm],
     verb: str,
-    send: Callable[[Any], Awaitable[T]] = _as_it_is,
+    send: Callable[[Any], Awaitable[T]] = _return_unchanged,
     *,
     testid: str = "confirm",
 ) -> T | None:

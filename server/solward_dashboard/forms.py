@@ -133,8 +133,8 @@ def field_of(
     """Return the field for a schema; `value` overrides the default of the schema."""
     known = schema.get("default") if value is None else value
     label = one_line(str(schema.get("title") or in_words(name)), _MAX_LABEL)
-    kind, choices = _kind(schema, required, depth)
-    field = Field(name, label, kind, required, _help(schema), schema, choices=choices)
+    kind, choices = _kind_of(schema, required, depth)
+    field = Field(name, label, kind, required, _help_text(schema), schema, choices=choices)
     if kind is Kind.GROUP:
         fields = fields_of(schema, known if isinstance(known, Mapping) else {}, depth + 1)
         initial = {each.name: each.initial for each in fields}
@@ -165,7 +165,7 @@ def content_of(field: Field, value: Any) -> Any:
         return "" if value is None else jsontext.dumps(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else _plain(value)
+    return "" if value is None else _plain_text(value)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -182,11 +182,11 @@ def in_words(name: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, tuple[Any, ...]]:
+def _kind_of(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, tuple[Any, ...]]:
     choices = _choices(schema)
     if choices is not None:
         return Kind.CHOICE, choices
-    kinds = _kinds(schema)
+    kinds = _allowed_types(schema)
     if kinds == {"boolean"}:
         # Without a default, absent differs from false: a choice of three.
         certain = required or "default" in schema
@@ -211,16 +211,16 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
         return (schema["const"],)
     if "enum" in schema:
         return tuple(schema["enum"])
-    branches = [_choices(each) for each in _branches(schema)]
+    branches = [_choices(each) for each in _alternatives(schema)]
     known = [each for each in branches if each is not None]
     return tuple(itertools.chain(*known)) if branches and len(known) == len(branches) else None
 
 
-def _kinds(schema: Mapping[str, Any]) -> set[str]:
+def _allowed_types(schema: Mapping[str, Any]) -> set[str]:
     """Return the types that a schema allows, without null, which means absent; maybe empty."""
-    branches = _branches(schema)
+    branches = _alternatives(schema)
     if branches and "type" not in schema:
-        each = [_kinds(branch) for branch in branches]
+        each = [_allowed_types(branch) for branch in branches]
         null = [branch.get("type") == "null" for branch in branches]
         if any(not kinds and not nothing for kinds, nothing in zip(each, null, strict=True)):
             return set()
@@ -229,7 +229,7 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
     return ({kinds} if isinstance(kinds, str) else set(kinds)) - {"null"}
 
 
-def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
 
 
@@ -241,20 +241,20 @@ _BOUNDS = (
 )
 
 
-def _help(schema: Mapping[str, Any]) -> str:
+def _help_text(schema: Mapping[str, Any]) -> str:
     description = one_line(str(schema.get("description", "")), _MAX_HELP)
-    bounds = [text.format(_plain(schema[key])) for key, text in _BOUNDS if schema.get(key)]
+    bounds = [text.format(_plain_text(schema[key])) for key, text in _BOUNDS if schema.get(key)]
     # A bound whose number is in the description is not repeated.
     mentioned = _FIGURE.findall(description.replace(",", ""))
     notes = [each for each in bounds if each.split()[-1] not in mentioned]
     if schema.get("examples"):
-        notes.append(f"for example {_plain(schema['examples'][0])}")
+        notes.append(f"for example {_plain_text(schema['examples'][0])}")
     more = "; ".join(notes)
     told = f"{more[0].upper()}{more[1:]}." if more else ""
     return f"{description} {told}".strip()
 
 
-def _plain(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     if isinstance(value, float):
         value = Decimal(repr(value))
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
@@ -388,7 +388,7 @@ class _Single:
 
     def __init__(self, field: Field, path: Path) -> None:
         self._path = path
-        self._element = _element(field)
+        self._element = _make_input(field)
         self._element.without_auto_validation()
         self._element.classes("sw-field").props("outlined dense hide-bottom-space")
         self._element.props["data-testid"] = f"field-{path_text(path)}"
@@ -466,7 +466,7 @@ class _Lines:
         self._items.clear()
         with self._place:
             for at, each in enumerate(content):
-                self._line(at, each)
+                self._add_line(at, each)
         self._more.set_enabled(self._field.most is None or len(self._items) < self._field.most)
 
     def show_errors(self, errors: Errors) -> None:
@@ -474,7 +474,7 @@ class _Lines:
         for each in self._items:
             each.show_errors(errors)
 
-    def _line(self, at: int, content: Any) -> None:
+    def _add_line(self, at: int, content: Any) -> None:
         item = self._field.item
         assert item is not None
         with ui.element("div").classes("sw-line"):
@@ -514,7 +514,7 @@ def _label(field: Field) -> str:
     return field.label if field.required else f"{field.label} (optional)"
 
 
-def _element(field: Field) -> ValidationElement[Any]:
+def _make_input(field: Field) -> ValidationElement[Any]:
     label = _label(field)
     if field.kind is Kind.CHOICE:
         names = {True: "yes", False: "no", None: "nothing"}
@@ -546,7 +546,7 @@ def read(
     defaults hold.
     """
     errors: Errors = {}
-    values = _group(fields, content, (), errors)
+    values = _read_group(fields, content, (), errors)
     if not errors:
         try:
             _validate(schema, values)
@@ -570,68 +570,68 @@ def path_text(path: Path) -> str:
     return text
 
 
-def _group(
+def _read_group(
     fields: Sequence[Field], content: Mapping[str, Any], path: Path, errors: Errors
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields:
-        value = _value(field, content.get(field.name), (*path, field.name), errors)
+        value = _read_value(field, content.get(field.name), (*path, field.name), errors)
         if value is not _ABSENT:
             values[field.name] = value
     return values
 
 
-def _value(field: Field, content: Any, path: Path, errors: Errors) -> Any:
+def _read_value(field: Field, content: Any, path: Path, errors: Errors) -> Any:
     if field.kind is Kind.GROUP:
         inner = content if isinstance(content, Mapping) else {}
         if inner == field.unset:
             return _ABSENT
-        return _group(field.fields, inner, path, errors)
+        return _read_group(field.fields, inner, path, errors)
     if field.kind is Kind.LIST:
-        return _list(field, content or [], path, errors)
+        return _read_list(field, content or [], path, errors)
     if field.kind is Kind.SWITCH:
         return bool(content)
     if field.kind is Kind.CHOICE:
-        return _checked(field, _ABSENT if content is None else field.choices[content], path, errors)
+        return _check(field, _ABSENT if content is None else field.choices[content], path, errors)
     text = "" if content is None else str(content)
     if not text.strip():
-        return _checked(field, _ABSENT, path, errors)
+        return _check(field, _ABSENT, path, errors)
     try:
-        value = _parse(field, text)
+        value = _parse_text(field, text)
     except ValueError as error:
         errors[path] = str(error)
         return _ABSENT
-    return _checked(field, value, path, errors)
+    return _check(field, value, path, errors)
 
 
-def _list(field: Field, content: Sequence[Any], path: Path, errors: Errors) -> Any:
+def _read_list(field: Field, content: Sequence[Any], path: Path, errors: Errors) -> Any:
     absent = not content and not field.required and "default" not in field.schema
     if field.item is None or absent:
         return _ABSENT
-    values = [_value(field.item, each, (*path, at), errors) for at, each in enumerate(content)]
+    values = [_read_value(field.item, each, (*path, at), errors) for at, each in enumerate(content)]
     if not any(each[: len(path)] == path for each in errors):
-        problem = _problem(field, values)
+        problem = _problem_text(field, values)
         if problem is not None:
             errors[path] = problem
     return values
 
 
-def _checked(field: Field, value: Any, path: Path, errors: Errors) -> Any:
+def _check(field: Field, value: Any, path: Path, errors: Errors) -> Any:
     if value is _ABSENT:
         if field.required:
-            if _problem(field, None) is None:
+            if _problem_text(field, None) is None:
                 return None
             errors[path] = _REQUIRED
         return value
-    problem = _problem(field, value)
+    problem = _problem_text(field, value)
     if problem is not None:
         errors[path] = problem
     return value
 
 
-def _parse(field: Field, text: str) -> Any:
+def _parse_text(field: Field, text: str) -> Any:
     if field.kind is Kind.NUMBER:
-        return _number(text)
+        return _parse_number(text)
     if field.kind is Kind.JSON:
         try:
             return jsontext.read(text)
@@ -642,11 +642,11 @@ def _parse(field: Field, text: str) -> Any:
     # The text is read as the narrowest type that fits.
     value: Any = {"true": True, "false": False}.get(text.strip(), text)
     if _NUMBER.fullmatch(text.strip()):
-        value = _number(text)
-    return value if _problem(field, value) is None else text
+        value = _parse_number(text)
+    return value if _problem_text(field, value) is None else text
 
 
-def _number(text: str) -> Decimal | int:
+def _parse_number(text: str) -> Decimal | int:
     plain = text.strip()
     if not _NUMBER.fullmatch(plain):
         raise ValueError("must be a number such as 0.5")
@@ -654,7 +654,7 @@ def _number(text: str) -> Decimal | int:
     return int(number) if "." not in plain else number
 
 
-def _problem(field: Field, value: Any) -> str | None:
+def _problem_text(field: Field, value: Any) -> str | None:
     """Return why a value is invalid, in the service's words; None if it is valid."""
     try:
         _validate({"properties": {"value": field.schema}}, {"value": value})

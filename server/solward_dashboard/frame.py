@@ -79,7 +79,7 @@ class PageOfOne(Generic[T]):
     def __init__(self, freshness: Freshness, path: str, kind: str, own_id: str) -> None:
         self.freshness = freshness
         self._kind, self._id = kind, own_id
-        ui.link(f"All {_name_of(path).lower()}", path).classes("sw-back")
+        ui.link(f"All {_page_name(path).lower()}", path).classes("sw-back")
         self._missing = ui.label(f"There is no such {kind.lower()}.").classes("sw-empty")
         self.content = sw.stack()
         for each in (self._missing, self.content):
@@ -108,15 +108,15 @@ class PageOfOne(Generic[T]):
         def show_latest(latest: T | None) -> None:
             self._missing.set_visibility(latest is None)
             self.content.set_visibility(latest is not None)
-            self._name(self._id if latest is None or named is None else named(latest))
+            self._show_name(self._id if latest is None or named is None else named(latest))
             if latest is not None:
                 show(latest)
 
         if named is None:
-            self._name(self._id)
+            self._show_name(self._id)
         Poll(self.freshness, every_s, fetch_or_none, show_latest)
 
-    def _name(self, name: str) -> None:
+    def _show_name(self, name: str) -> None:
         """Set the title to the element's name, shortened to a line because others wrote it."""
         self.freshness.set_title(f"{self._kind} {one_line(name, _MAX_NAME)}")
 
@@ -135,7 +135,7 @@ def frame_of_one(path: str, kind: str, own_id: str) -> Iterator[PageOfOne[Any]]:
             yield page
 
 
-def _name_of(path: str) -> str:
+def _page_name(path: str) -> str:
     return next(name for route, name, _ in PAGES if route == path)
 
 
@@ -162,7 +162,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
         ui.space()
         waiting = _WaitingCount()
         freeze = FreezeSwitch()
-        _dark_switch(dark)
+        _add_dark_switch(dark)
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
             out.props('flat round dense aria-label="Log out"')
@@ -183,7 +183,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
         freeze.add_banner()
-        freshness = Freshness(kind or _name_of(path))
+        freshness = Freshness(kind or _page_name(path))
         Poll(freshness, _WAITING_EVERY_S, _WaitingCount.fetch, waiting.show)
         Poll(freshness, _FROZEN_EVERY_S, FreezeSwitch.fetch, freeze.show)
         yield freshness
@@ -218,7 +218,7 @@ class _WaitingCount:
             each.set_visibility(count > 0)
 
 
-def _dark_switch(dark: ui.dark_mode) -> None:
+def _add_dark_switch(dark: ui.dark_mode) -> None:
     def choose(value: bool | None) -> None:
         dark.set_value(value)
         stored = "" if value is None else str(int(value))
@@ -240,7 +240,7 @@ class FreezeSwitch:
     def __init__(self) -> None:
         self._frozen: Frozen | None = None
         look = {"icon": "ac_unit", "look": sw.FLAT, "testid": "freeze-all"}
-        self._button = sw.button("Freeze all", self._toggle, needs=sw.OPERATE, **look)
+        self._button = sw.button("Freeze all", self._toggle_freeze, needs=sw.OPERATE, **look)
         self._button.classes("sw-freeze").props["aria-label"] = "Freeze all"
 
     def add_banner(self) -> None:
@@ -272,12 +272,12 @@ class FreezeSwitch:
                 if frozen.service:
                     sw.text(service_text(frozen), "sw-text sw-strong")
                 if frozen.frozen_wallets:
-                    _wallets(frozen)
+                    _show_frozen_wallets(frozen)
 
-    async def _toggle(self) -> None:
+    async def _toggle_freeze(self) -> None:
         with sw.disabled(self._button):
             frozen = await self.fetch()
-        reason = await _confirmed(frozen)
+        reason = await _ask_reason(frozen)
         if reason is None:
             return
         with sw.disabled(self._button):
@@ -301,7 +301,7 @@ def service_text(frozen: Frozen) -> str:
     return f"Everything is frozen{since}{why}: no wallet makes a new transaction."
 
 
-def _wallets(frozen: Frozen) -> None:
+def _show_frozen_wallets(frozen: Frozen) -> None:
     count = frozen.frozen_wallets
     with sw.row():
         if frozen.service:
@@ -316,14 +316,14 @@ def _wallets(frozen: Frozen) -> None:
             ui.label(f"and {count - len(frozen.wallets):,} more")
 
 
-async def _confirmed(frozen: Frozen) -> str | None:
+async def _ask_reason(frozen: Frozen) -> str | None:
     """Return the reason for the (un)freeze, maybe empty; None if the person does not confirm."""
 
-    def stops() -> None:
-        _list("These stop at once until you unfreeze, even across restarts:", STOPS)
-        _list("These do not stop:", GOES_ON)
+    def show_stops() -> None:
+        _show_list("These stop at once until you unfreeze, even across restarts:", STOPS)
+        _show_list("These do not stop:", GOES_ON)
 
-    def allows() -> None:
+    def show_effect() -> None:
         sw.text(service_text(frozen), "sw-text sw-sentence")
         sw.text(
             "Agents, API keys and schedules may make transactions again at once, within their"
@@ -333,14 +333,14 @@ async def _confirmed(frozen: Frozen) -> str | None:
             sw.text(f"Individually frozen wallets, which stay frozen: {frozen.frozen_wallets:,}.")
 
     if frozen.service:
-        return await ask_note("Unfreeze everything?", allows, "Unfreeze all", wide=True)
+        return await ask_note("Unfreeze everything?", show_effect, "Unfreeze all", wide=True)
     reason = declared_fields(Freeze)["reason"]
     return await ask_note(
-        "Freeze everything?", stops, "Freeze all", reason, wide=True, testid="freeze-reason"
+        "Freeze everything?", show_stops, "Freeze all", reason, wide=True, testid="freeze-reason"
     )
 
 
-def _list(title: str, items: tuple[str, ...]) -> None:
+def _show_list(title: str, items: tuple[str, ...]) -> None:
     ui.label(title).classes("sw-strong")
     with ui.element("ul").classes("sw-points"):
         for each in items:
@@ -440,9 +440,9 @@ class Poll(Generic[T]):
         self._newest_shown = 0
         freshness.asks(self)
         sw.on_refresh(self.refresh)
-        ui.timer(every_s, self._tick)
+        ui.timer(every_s, self._refresh_if_visible)
 
-    async def _tick(self) -> None:
+    async def _refresh_if_visible(self) -> None:
         if self._freshness.visible:
             await self.refresh()
 

@@ -54,14 +54,14 @@ def grants_left() -> sw.LiveContent[Sequence[Mapping[str, Any]]]:
     shows `grants` of `GET /wallets/:id/limits` or `GET /agents/:id/limits`."""
     return sw.card_of(
         "Grants",
-        lambda found: [*map(_principal, found)],
+        lambda found: [*map(_show_principal, found)],
         "grants",
         ("Policy", "/policy"),
         hides=True,
     )
 
 
-def _principal(found: Mapping[str, Any]) -> None:
+def _show_principal(found: Mapping[str, Any]) -> None:
     kind = found["who"].partition(":")[0]
     with sw.stack("sw-bars"):
         sw.text(f"{kind.capitalize()} {found['name']}", "sw-strong sw-text")
@@ -78,12 +78,12 @@ def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
     """Return a card with the maximum of each asset that can leave a wallet in a day, or why it is
     unlimited. It shows `canLeave` of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
-        shown = sw.LiveContent(_leaving_rows)
+        shown = sw.LiveContent(_show_leaving_rows)
         sw.dim("The maximum for all agents, keys and schedules together, without your own actions.")
     return shown
 
 
-def _leaving_rows(found: Mapping[str, Any]) -> None:
+def _show_leaving_rows(found: Mapping[str, Any]) -> None:
     for asset, each in found["assets"].items():
         with sw.row():
             ui.label(asset_name(asset)).classes("sw-strong sw-mono")
@@ -110,11 +110,11 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
 def open_holds() -> sw.LiveContent[Sequence[Hold]]:
     """Return a card with the transactions that wait for a person; hidden if there are none."""
     return sw.card_of(
-        "Waits for approval", lambda found: [*map(_hold, found)], "open-holds", hides=True
+        "Waits for approval", lambda found: [*map(_show_hold, found)], "open-holds", hides=True
     )
 
 
-def _hold(hold: Hold) -> None:
+def _show_hold(hold: Hold) -> None:
     with ui.element("div"):
         sw.text(hold.sentence)
         with sw.row():
@@ -227,7 +227,7 @@ def left_texts(
     """
     found = []
     if sol:
-        found.append(_left_text(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
+        found.append(_rest_text(limits["dailySpendingLimitSol"], sol, "SOL in 24 hours"))
     for mint, (units, symbol, decimals) in (tokens or {}).items():
         counted = limits.get("dailyTokens", {}).get(mint)
         if counted is None:
@@ -237,12 +237,12 @@ def left_texts(
             name: Decimal(counted[name]).scaleb(-decimals)
             for name in ("limit", "spent", "reserved")
         }
-        found.append(_left_text(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
-    found.append(_left_text(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
+        found.append(_rest_text(whole, Decimal(units).scaleb(-decimals), f"{symbol} in 24 hours"))
+    found.append(_rest_text(limits["maxCostsSolPerDay"], costs, "SOL of fees and rent in 24 hours"))
     return found
 
 
-def _left_text(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
+def _rest_text(limit: Mapping[str, Any], taken: Decimal, unit: str) -> str:
     if limit["limit"] is None:
         return f"no limit for {unit}"
     most = Decimal(limit["limit"])
@@ -294,11 +294,11 @@ def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
     if sol:
         found.append(("Leaves", f"{exact(sol)} SOL"))
     out = {mint: int(units) for mint, units in effects["tokensOut"].items()}
-    found += [("Leaves", _units(mint, units, around)) for mint, units in out.items()]
+    found += [("Leaves", _amount_text(mint, units, around)) for mint, units in out.items()]
     if not sol and not out:
         found.append(("Leaves", "nothing but fee and rent"))
     for mint, units in effects["tokensIn"].items():
-        found.append(("Arrives", _units(mint, int(units), around)))
+        found.append(("Arrives", _amount_text(mint, int(units), around)))
     found.append(("Network fee", f"{exact(fee)} SOL"))
     if rent:
         many = effects["accountsCreated"]
@@ -321,7 +321,7 @@ def effect_texts(trial: Trial, around: TrialContext) -> list[tuple[str, str]]:
     return [*found, ("Rest of the wallet's limits after the transaction", "\n".join(left))]
 
 
-def _units(mint: str, units: int, around: TrialContext) -> str:
+def _amount_text(mint: str, units: int, around: TrialContext) -> str:
     if mint == WRAPPED_SOL_MINT:
         return f"{exact(Decimal(units).scaleb(-SOL_DECIMALS))} SOL"
     decimals = around.decimals(mint)
@@ -352,7 +352,7 @@ class Preview:
     async def ask(self, note: str = "") -> None:
         """Request a dry run and show its answer."""
         self.answered_s = None
-        self._clear()
+        self._clear_answer()
         with self.place:
             sw.dim("Asking the service what the transaction would do …", "").props("role=status")
         try:
@@ -365,7 +365,7 @@ class Preview:
         else:
             if self.place.is_deleted:
                 return
-            self._show(trial, around, note)
+            self._show_answer(trial, around, note)
 
     async def confirms(self) -> bool:
         """Return whether the form is unchanged since the dry run, and the answer is recent.
@@ -387,13 +387,13 @@ class Preview:
         await self.ask("The preview was too old, so this is a new one. Check it again.")
         return False
 
-    def _show(self, trial: Trial, around: TrialContext, note: str) -> None:
-        self._clear()
+    def _show_answer(self, trial: Trial, around: TrialContext, note: str) -> None:
+        self._clear_answer()
         with self.place:
             if note:
                 sw.text(note).props("role=status")
             if not trial.allowed:
-                _refusal(trial, around.tokens)
+                _show_refusal(trial, around.tokens)
             with sw.facts("effects"):
                 # A refused transaction has no effects; its numbers say what is left.
                 sw.lines(effect_texts(trial, around) if trial.allowed else ())
@@ -403,19 +403,19 @@ class Preview:
     def _fail(self, why: str, *, again: bool = True) -> None:
         if self.place.is_deleted:
             return
-        self._clear(again=again)
+        self._clear_answer(again=again)
         with self.place:
             shown = sw.text(why, "sw-outcome sw-outcome-bad sw-text", testid="preview-failed")
             shown.props("role=alert")
 
-    def _clear(self, *, again: bool = False) -> None:
+    def _clear_answer(self, *, again: bool = False) -> None:
         """Remove the answer, and hide the button that confirms it."""
         self.place.clear()
         self.confirm.set_visibility(False)
         self.again.set_visibility(again)
 
 
-def _refusal(trial: Trial, tokens: TokenList) -> None:
+def _show_refusal(trial: Trial, tokens: TokenList) -> None:
     with ui.element("div").classes("sw-outcome sw-outcome-bad").props('data-testid="refused"'):
         rule = trial.rule
         title = "The transaction would fail" if rule is None else f"Refused by {rule_text(rule)}"

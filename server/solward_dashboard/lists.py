@@ -84,19 +84,19 @@ class PagedCards(Generic[Item, More]):
         self._note = ""
         self._cards: dict[str, Card[Item, More]] = {}
         with sw.row() as self.toolbar:
-            self._search = sw.marked(sw.search_field(search_label, self._searched), "search")
+            self._search = sw.marked(sw.search_field(search_label, self._handle_search), "search")
             self._count = sw.dim(classes="").props("aria-live=polite")
             ui.space()
         self._place = ui.element("ul").classes(f"sw-{name}")
         self._empty = ui.label(ASKING).classes("sw-empty")
-        self._pages = ui.pagination(1, 1, direction_links=True, on_change=self._turned)
+        self._pages = ui.pagination(1, 1, direction_links=True, on_change=self._handle_page_turn)
         self._pages.props("max-pages=5 boundary-numbers")
         self._pages.props["aria-label"] = f"Pages of {name}"
         self._pages.set_visibility(False)
 
     async def fetch(self, every: Sequence[Item]) -> dict[str, More | None]:
         """Return the further data of the current page's cards, by the ids of their elements."""
-        return await of_each([each.id for each in self._on_page(self._matching(every))], self._ask)
+        return await of_each([each.id for each in self._cut_page(self._matches(every))], self._ask)
 
     def show(
         self, every: Sequence[Item], more: Mapping[str, More | None] | None = None, note: str = ""
@@ -104,7 +104,7 @@ class PagedCards(Generic[Item, More]):
         """Show the elements; `note` follows their count."""
         self._every, self._note = every, note
         self._more |= {own_id: each for own_id, each in (more or {}).items() if each is not None}
-        matching = self._matching(every)
+        matching = self._matches(every)
         found = len(matching)
         self._pages.max = max(1, -(-found // self._size))
         if self._pages.value > self._pages.max:
@@ -112,22 +112,22 @@ class PagedCards(Generic[Item, More]):
         self._pages.set_visibility(self._pages.max > 1)
         count = f"{found} of {len(every)}" if found != len(every) else f"{found} in all"
         self._count.set_text(f"{count}{note}")
-        shown = self._on_page(matching)
-        self._arrange(shown)
+        shown = self._cut_page(matching)
+        self._arrange_cards(shown)
         for each in shown:
             self._cards[each.id].show(each, self._more.get(each.id))
         fits_none = f"No {self._name.removesuffix('s')} fits the search."
         self._empty.set_text(fits_none if every else self._none)
         self._empty.set_visibility(not shown)
 
-    def _matching(self, every: Sequence[Item]) -> Sequence[Item]:
+    def _matches(self, every: Sequence[Item]) -> Sequence[Item]:
         return self._match(every, self._search.value or "")
 
-    def _on_page(self, found: Sequence[Item]) -> Sequence[Item]:
+    def _cut_page(self, found: Sequence[Item]) -> Sequence[Item]:
         start = (self._pages.value - 1) * self._size
         return found[start : start + self._size]
 
-    def _arrange(self, shown: Sequence[Item]) -> None:
+    def _arrange_cards(self, shown: Sequence[Item]) -> None:
         order = [each.id for each in shown]
         for removed in self._cards.keys() - set(order):
             self._cards.pop(removed).element.delete()
@@ -141,11 +141,11 @@ class PagedCards(Generic[Item, More]):
             for at, card in enumerate(self._cards.values()):
                 card.element.move(target_index=at)
 
-    async def _searched(self) -> None:
+    async def _handle_search(self) -> None:
         self._pages.set_value(1)
-        await self._turned()
+        await self._handle_page_turn()
 
-    async def _turned(self) -> None:
+    async def _handle_page_turn(self) -> None:
         if self._count.text:
             self.show(self._every, note=self._note)
             await sw.refresh_page()
@@ -214,21 +214,21 @@ class NewestFirst(Generic[T]):
             if known is None or known[0] != each:
                 if known is not None:
                     known[1].delete()
-                self._add(each).move(target_index=place)
+                self._add_element(each).move(target_index=place)
         ids = [self._key(each) for each in newest]
         self._shown = {each: self._shown[each] for each in dict.fromkeys([*ids, *self._shown])}
         while self._most is not None and len(self._shown) > self._most:
             self._shown.popitem()[1][1].delete()
             self._more.set_visibility(True)
-        self._tell()
+        self._show_count()
 
-    def _add(self, one: T) -> ui.element:
+    def _add_element(self, one: T) -> ui.element:
         with self._place:
             made = self._make(one)
         self._shown[self._key(one)] = one, made
         return made
 
-    def _tell(self) -> None:
+    def _show_count(self) -> None:
         count = len(self._shown)
         self._place.set_visibility(count > 0)
         self._empty.set_visibility(count == 0)
@@ -248,8 +248,8 @@ class NewestFirst(Generic[T]):
             return
         for each in found:
             if self._key(each) not in self._shown:
-                self._add(each)
+                self._add_element(each)
         if self._most is not None:
             self._most += len(found)
         self._more.set_visibility(len(found) == self._size)
-        self._tell()
+        self._show_count()

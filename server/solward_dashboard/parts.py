@@ -162,7 +162,7 @@ def button(
                 except SolwardError as error:
                     notify_error(error)
         finally:
-            _enable(_BUSY.pop(key))
+            _enable_buttons(_BUSY.pop(key))
         await refresh_page(client)
 
     return made.on_click(pressed)
@@ -204,10 +204,10 @@ def disabled(*buttons: ui.button) -> Iterator[None]:
     try:
         yield
     finally:
-        _enable(buttons)
+        _enable_buttons(buttons)
 
 
-def _enable(buttons: Iterable[ui.button]) -> None:
+def _enable_buttons(buttons: Iterable[ui.button]) -> None:
     for each in buttons:
         if not each.is_deleted:
             each.enable()

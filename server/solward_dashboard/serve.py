@@ -123,7 +123,7 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            called = _refuse if _is_doubtful(scope["headers"]) else app
+            called = _refuse_request if _is_ambiguous(scope["headers"]) else app
             await Request(_CURRENT.get().begin(), receive, send).run(called, scope)
         else:
             await app(scope, receive, send)
@@ -131,7 +131,7 @@ def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
     return {"app": answer, "http": protocol}
 
 
-def _is_doubtful(headers: list[tuple[bytes, bytes]]) -> bool:
+def _is_ambiguous(headers: list[tuple[bytes, bytes]]) -> bool:
     """Return whether a proxy and this server could read the request differently.
 
     If a body has both a length and chunks, a proxy may use one and uvicorn the other; the rest of
@@ -143,7 +143,7 @@ def _is_doubtful(headers: list[tuple[bytes, bytes]]) -> bool:
     return names >= FRAMINGS or b"websocket" in upgrades
 
 
-async def _refuse(_scope: Any, _receive: Receive, send: Send) -> None:
+async def _refuse_request(_scope: Any, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 400, "headers": CLOSE})
     await send({"type": "http.response.body", "body": b""})
 

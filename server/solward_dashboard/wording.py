@@ -47,17 +47,17 @@ def short(text: str, ends: int = 4) -> str:
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """Return how long ago a moment was, in the largest unit that fits."""
-    span = _span((now or datetime.now(UTC)) - moment)
+    span = _span_text((now or datetime.now(UTC)) - moment)
     return f"{span} ago" if span else "now"
 
 
 def time_left(until: datetime, now: datetime) -> str:
     """Return how long it is until a moment, in the largest unit that fits."""
-    span = _span(until - now)
+    span = _span_text(until - now)
     return f"{span} left" if span else "expired"
 
 
-def _span(span: timedelta) -> str:
+def _span_text(span: timedelta) -> str:
     seconds = int(span.total_seconds())
     found = (f"{seconds // size} {unit}" for size, unit in _STEPS if seconds >= size)
     return next(found, "")

@@ -221,7 +221,7 @@ async def test_guesses_of_many_sources_are_bounded_too(monkeypatch: pytest.Monke
 async def test_the_sessions_that_are_kept_are_bounded() -> None:
     login = Login(options(PASSWORD))
     for number in range(1_010):
-        await login._keep(f"s{number}", None)
+        await login._store_session(f"s{number}", None)
     assert len(login._sessions) == 1_000
     assert "s1009" in login._sessions
     assert "s9" not in login._sessions
@@ -230,11 +230,11 @@ async def test_the_sessions_that_are_kept_are_bounded() -> None:
 @promise("dashboard-guesses-bounded")
 async def test_a_credential_ends_no_session_but_its_own() -> None:
     login = Login(options(PASSWORD))
-    await login._keep("operator", None)
+    await login._store_session("operator", None)
     client, _ = client_of(options(PASSWORD), CREDENTIAL)
     ana = Visitor(client, "ana", Role.READ, [])
-    await login._keep("bea", Visitor(client, "bea", Role.READ, []))
+    await login._store_session("bea", Visitor(client, "bea", Role.READ, []))
     for number in range(1_010):
-        await login._keep(f"s{number}", ana)
+        await login._store_session(f"s{number}", ana)
     assert {"operator", "bea", "s1009"} <= login._sessions.keys()
     assert len(login._sessions) == 22

@@ -55,15 +55,15 @@ def service() -> Iterator[tuple[type[Refusing], Options]]:
 
 async def logged_in(options: Options) -> tuple[Login, Visitor]:
     login = Login(options)
-    known, visitor = await login._check("sa-" + "0" * 48)
+    known, visitor = await login._check_secret("sa-" + "0" * 48)
     assert known
     assert visitor is not None
-    await login._keep("session", visitor)
+    await login._store_session("session", visitor)
     return login, visitor
 
 
 def stands(login: Login) -> bool:
-    return login._sessions["session"].stands(0)
+    return login._sessions["session"].is_valid(0)
 
 
 @promise("pages-offer-what-role-may")

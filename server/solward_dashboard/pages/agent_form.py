@@ -64,7 +64,7 @@ async def create_agent(copied: Agent | None = None) -> None:
     Args:
         copied: an agent whose fields and grants the new one begins with.
     """
-    providers, wallets = await _providers(), await api().wallets.list()
+    providers, wallets = await _fetch_providers(), await api().wallets.list()
     templates: Sequence[AgentTemplate] = ()
     grants: PrincipalGrants | None = None
     limits: Mapping[str, Any]
@@ -91,22 +91,22 @@ async def create_agent(copied: Agent | None = None) -> None:
         if grants is not None and grants.grants is not None:
             values["grants"] = grants_to_copy(grants.grants)
         agent = await api().agents.create(wallet_id=forms.wallet, **values)
-        return await _start(agent) if start.value else f"{agent.name} was created"
+        return await _start_created(agent) if start.value else f"{agent.name} was created"
 
     title = "New agent" if copied is None else f"Copy of {copied.name}"
     with titled_dialog(title, wide=True) as dialog:
         forms = AgentForms(providers, copied, limits, wallets, templates)
         if grants is not None:
-            _show_copied(grants)
+            _show_copied_grants(grants)
         start = ui.switch("Start the agent at once", value=copied is None)
         sw.marked(start, "start-at-once")
-        _buttons(dialog, forms, "Create", create)
+        _add_buttons(dialog, forms, "Create", create)
     await result_of(dialog)
 
 
 async def change_agent(agent: Agent) -> None:
     """Show the dialog that changes an agent; returns when it is closed."""
-    providers = await _providers()
+    providers = await _fetch_providers()
     history = await api().audit(types=["agent:changed"], agent_id=agent.id, limit=_MOST_EARLIER)
 
     async def change() -> str | None:
@@ -129,11 +129,11 @@ async def change_agent(agent: Agent) -> None:
 
     with titled_dialog(f"Change {agent.name}", wide=True) as dialog:
         forms = AgentForms(providers, agent, agent.guardrails, history=history.entries)
-        _buttons(dialog, forms, "Save", change)
+        _add_buttons(dialog, forms, "Save", change)
     await result_of(dialog)
 
 
-def _buttons(
+def _add_buttons(
     dialog: ui.dialog, forms: AgentForms, verb: str, send: Callable[[], Awaitable[str | None]]
 ) -> None:
     """Add Cancel, and a button that closes the dialog once `send` returns what was done."""
@@ -165,7 +165,7 @@ def _buttons(
         save = sw.button(verb, submit, look=sw.PRIMARY, testid=verb.lower())
 
 
-def _show_copied(grants: PrincipalGrants) -> None:
+def _show_copied_grants(grants: PrincipalGrants) -> None:
     with sw.marked(sw.stack("sw-outcome"), "copied-grants"):
         if grants.grants is None:
             sw.text(
@@ -222,12 +222,12 @@ class AgentForms:
             if agent is not None:
                 self._add_earlier(earlier_strategies(history, agent.strategy))
             self._bounds_place = sw.stack("sw-form")
-            with _expansion("Options of the model") as self._asked_with:
+            with _add_expansion("Options of the model") as self._asked_with:
                 self._options_place = sw.stack("sw-form")
-            with _expansion("Budget of the model") as self._cost:
+            with _add_expansion("Budget of the model") as self._cost:
                 known = None if agent is None else agent.llm_budget
                 self._budget = Form(form_schema(fields_of(LlmBudget)), known)
-            with _expansion("Grants of the agent") as may:
+            with _add_expansion("Grants of the agent") as may:
                 self._grants = RequestForm([_NEW["grants"]] if agent is None else [])
             may.set_visibility(agent is None)
             self._error = sw.error_text()
@@ -306,7 +306,7 @@ class AgentForms:
 
     def _add_earlier(self, found: Sequence[tuple[AuditEntry, str]]) -> None:
         """Add the agent's earlier strategies, each with a button that puts it into the editor."""
-        with _expansion(f"Earlier strategies ({len(found)})") as earlier:
+        with _add_expansion(f"Earlier strategies ({len(found)})") as earlier:
             for entry, words in found:
                 with sw.stack("sw-form"):
                     with sw.row():
@@ -350,16 +350,16 @@ class AgentForms:
         self._asked_with.set_visibility(not self._options.empty)
 
 
-def _expansion(title: str) -> ui.expansion:
+def _add_expansion(title: str) -> ui.expansion:
     return ui.expansion(title).props("dense").classes("sw-expansion")
 
 
-async def _providers() -> dict[str, Plugin]:
+async def _fetch_providers() -> dict[str, Plugin]:
     loaded = (await api().plugins()).plugins
     return {each.name: each for each in loaded if each.kind == "provider"}
 
 
-async def _start(agent: Agent) -> str:
+async def _start_created(agent: Agent) -> str:
     try:
         await api().agents.start(agent.id)
     except SolwardError as error:
@@ -442,7 +442,7 @@ class StrategyEditor:
     def __init__(self, stored: str = "") -> None:
         self._stored = stored
         with sw.stack("sw-form"):
-            self._area = ui.textarea("Strategy", value=stored, validation=_error_of)
+            self._area = ui.textarea("Strategy", value=stored, validation=_strategy_error)
             sw.marked(self._area, "strategy").classes("sw-field sw-strategy")
             # A line break is part of the strategy, so Enter never sends the form.
             self._area.props("outlined dense autogrow hide-bottom-space spellcheck=true")
@@ -453,7 +453,7 @@ class StrategyEditor:
                 )
                 unsaved = sw.dim("Not saved")
                 unsaved.bind_visibility_from(self._area, "value", lambda _: self.is_changed)
-        self._area.without_auto_validation().on_value_change(self._changed)
+        self._area.without_auto_validation().on_value_change(self._handle_change)
 
     @property
     def text(self) -> str:
@@ -477,12 +477,12 @@ class StrategyEditor:
         """Let the user leave the page without a question, after the text was saved or discarded."""
         ui.run_javascript(_GUARD.format("null"))
 
-    def _changed(self) -> None:
+    def _handle_change(self) -> None:
         self._area.error = None
         ui.run_javascript(_GUARD.format(_ASKS if self.is_changed else "null"))
 
 
-def _error_of(text: str | None) -> str | None:
+def _strategy_error(text: str | None) -> str | None:
     if not (text or "").strip():
         return "is required"
     more = len(text or "") - LONGEST
@@ -568,20 +568,20 @@ def changes(stored: Agent, values: Mapping[str, Any]) -> list[Change]:
     ]
     for each in fields_of(Guardrails):
         before = stored.guardrails.get(each.json)
-        found.append(_bound(each, before, values.get(each.name, before)))
+        found.append(_bound_change(each, before, values.get(each.name, before)))
     for each in fields_of(LlmBudget):
         before, after = (of.get(each.json) for of in (stored.llm_budget, values["llm_budget"]))
-        found.append(_bound(each, before, after))
+        found.append(_bound_change(each, before, after))
     return [each for each in found if each.before != each.after]
 
 
-def _bound(field: Field, before: Any, after: Any) -> Change:
+def _bound_change(field: Field, before: Any, after: Any) -> Change:
     """Return the change of a bound, which a greater number or no bound makes wider."""
     wider = before is not None and (after is None or Decimal(after) > Decimal(before))
-    return Change(field.label, _number(before), _number(after), wider)
+    return Change(field.label, _limit_text(before), _limit_text(after), wider)
 
 
-def _number(value: Any) -> str:
+def _limit_text(value: Any) -> str:
     return "no limit of its own" if value is None else plain(value)
 
 

@@ -318,7 +318,7 @@ def page_of_one(agent_id: str) -> None:
         with sw.card(testid="head"):
             with sw.row():
                 status = status_badge()
-                head = sw.LiveContent(_head, "sw-row")
+                head = sw.LiveContent(_show_head, "sw-row")
             error = sw.optional_text("sw-bad sw-text")
             with sw.row():
                 buttons = agent_buttons(chat.open, leaves=True)
@@ -338,7 +338,7 @@ def page_of_one(agent_id: str) -> None:
         with sw.card("Decisions", "timeline"):
             decisions = NewestFirst[Decision](
                 "decision",
-                _entry,
+                _make_entry,
                 lambda last: api().agents.decisions(agent_id, limit=NEWEST, before=last.cycle),
                 NEWEST,
                 key=lambda decision: decision.cycle,
@@ -371,7 +371,7 @@ def page_of_one(agent_id: str) -> None:
         shown.poll(EVERY_S, lambda: fetch(agent_id), show, lambda found: found.agent.name)
 
 
-def _head(found: OneAgent) -> None:
+def _show_head(found: OneAgent) -> None:
     agent = found.agent
     ui.link(f"Wallet {found.wallet}", f"/wallets/{agent.wallet_id}")
     ui.link("Payments from the agent's wallet", f"/payments?wallet={agent.wallet_id}")
@@ -391,12 +391,12 @@ def _usage_text(latest: OneAgent) -> str:
     return f"Tokens of the agent's model in the last day: {plain(tokens)}, {price}."
 
 
-def _entry(decision: Decision) -> ui.element:
+def _make_entry(decision: Decision) -> ui.element:
     def build() -> None:
         # Most entries are never expanded.
         if expansion.value and not body.default_slot.children:
             with body:
-                _facts(decision)
+                _show_facts(decision)
 
     cycle = f"Cycle {decision.cycle:,}"
     with ui.element("li") as item:
@@ -415,7 +415,7 @@ def _entry(decision: Decision) -> ui.element:
     return item
 
 
-def _facts(decision: Decision) -> None:
+def _show_facts(decision: Decision) -> None:
     sw.fact("Observation", observation_text(decision.observations))
     sw.fact("Reasoning", decision.reasoning)
     sw.fact("Action", decision.action or "none", "sw-mono sw-pre")
@@ -484,7 +484,7 @@ class Chat:
         for agent_id, conversation in self._conversations.items():
             conversation.place.set_visibility(agent_id == agent.id)
         self._title.set_text(f"Chat with {agent.name}")
-        self._show()
+        self._show_status()
         self._dialog.open()
 
     def show(self, agents: Sequence[Agent]) -> None:
@@ -492,9 +492,9 @@ class Chat:
         for each in agents:
             if self._agent is not None and self._agent.id == each.id:
                 self._agent = each
-                self._show()
+                self._show_status()
 
-    def _show(self) -> None:
+    def _show_status(self) -> None:
         agent = self._agent
         if agent is None:
             return
@@ -517,13 +517,13 @@ class Chat:
         self._input.set_value("")
         # As a task, the stop button can cancel it.
         conversation.task = asyncio.create_task(conversation.ask(agent, message, self._area))
-        self._show()
+        self._show_status()
         try:
             await asyncio.wait([conversation.task])
         finally:
             conversation.task.cancel()
             conversation.task = None
-            self._show()
+            self._show_status()
 
     def _stop(self) -> None:
         conversation = self._conversations.get(self._agent.id) if self._agent else None

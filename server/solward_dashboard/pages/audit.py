@@ -64,7 +64,7 @@ class Answer:
     newest: int | None
 
 
-async def _first_of(only: AuditFilter, before: int | None) -> AuditPage:
+async def _first_page_with_entry(only: AuditFilter, before: int | None) -> AuditPage:
     """Return the first page with an entry among `_LOOKS` pages, or the last of these."""
     for _ in range(_LOOKS):
         page = await api().audit(**asdict(only), limit=LIMIT, before=before)
@@ -106,10 +106,10 @@ def about(event: Event, people: People) -> str:
 def principal_text(event: Event, people: People) -> str:
     """Return the principal in an entry, such as `by agent scout`; empty if it has none."""
     who = event.data.get("principal") if isinstance(event.data, Mapping) else None
-    return f"by {_principal(str(who), people)}" if who else ""
+    return f"by {_principal_name(str(who), people)}" if who else ""
 
 
-def _principal(who: str, people: People) -> str:
+def _principal_name(who: str, people: People) -> str:
     return people.called(who) if who in people.names else _PRINCIPALS.get(who, who)
 
 
@@ -127,22 +127,22 @@ class _Filters:
             self._kinds = ui.select(kinds, multiple=True, value=[], label="Kinds of events")
             self._kinds.props("outlined dense options-dense use-chips").classes("sw-select")
             # The page's address may name one that does not exist.
-            self._wallet = sw.choice("Wallet", _one_of({}, only.wallet_id, "All wallets"))
-            self._agent = sw.choice("Agent", _one_of({}, only.agent_id, "All agents"))
+            self._wallet = sw.choice("Wallet", _select_options({}, only.wallet_id, "All wallets"))
+            self._agent = sw.choice("Agent", _select_options({}, only.agent_id, "All agents"))
             self._who = sw.choice("Asked for by", {"": "Anybody"} | _PRINCIPALS)
             self._since, self._until = sw.day_field("From day"), sw.day_field("To day, included")
         self._wallet.set_value(only.wallet_id or "")
         self._agent.set_value(only.agent_id or "")
         self._single = (self._wallet, self._agent, self._who, self._since, self._until)
         for each in (self._kinds, *self._single):
-            each.on_value_change(self._read)
+            each.on_value_change(self._read_filters)
 
     async def clear(self) -> None:
         """Clear all filters."""
         self._kinds.set_value([])
         for each in self._single:
             each.set_value("")
-        await self._read()
+        await self._read_filters()
 
     def name(self, people: People) -> None:
         """Offer the names of wallets and principals as options."""
@@ -153,12 +153,12 @@ class _Filters:
         for who, name in people.names.items():
             kind, _, own_id = who.partition(":")
             of.setdefault(kind, {})[own_id] = name
-        self._wallet.set_options(_one_of(of["wallet"], self._only.wallet_id, "All wallets"))
-        self._agent.set_options(_one_of(of["agent"], self._only.agent_id, "All agents"))
+        self._wallet.set_options(_select_options(of["wallet"], self._only.wallet_id, "All wallets"))
+        self._agent.set_options(_select_options(of["agent"], self._only.agent_id, "All agents"))
         others = {who: people.called(who) for who in people.names if not who.startswith("wallet:")}
         self._who.set_options({"": "Anybody"} | _PRINCIPALS | others)
 
-    async def _read(self) -> None:
+    async def _read_filters(self) -> None:
         only = AuditFilter(
             types=tuple(self._kinds.value or ()),
             wallet_id=self._wallet.value or None,
@@ -172,7 +172,7 @@ class _Filters:
             await self._changed(only)
 
 
-def _one_of(names: Mapping[str, str], chosen: str | None, every: str) -> dict[str, str]:
+def _select_options(names: Mapping[str, str], chosen: str | None, every: str) -> dict[str, str]:
     """Return a select's options, which include the chosen value even if it has no name."""
     gone = {} if chosen is None or chosen in names else {chosen: short(chosen)}
     return {"": every} | dict(names) | gone
@@ -182,14 +182,14 @@ class _Log:
     """The entries of one visitor's page, newest first."""
 
     def __init__(self, freshness: Freshness, only: AuditFilter) -> None:
-        self._begin(only)
+        self._reset(only)
         self._people = People()
-        self._filters = _Filters(only, self._filtered)
+        self._filters = _Filters(only, self._apply_filter)
         with sw.row():
             sw.button("Clear filters", self._filters.clear, look=sw.FLAT)
             ui.space()
             self._export = sw.button(
-                "Export as JSON lines", self._save, icon="download", testid="export"
+                "Export as JSON lines", self._save_export, icon="download", testid="export"
             )
         look = "unelevated rounded no-caps color=primary"
         self._more_news = sw.button(
@@ -202,10 +202,10 @@ class _Log:
             self._count = sw.marked(sw.dim().props("role=status"), "count")
             ui.space()
             self._older = sw.button("Load older", self._load_older, testid="older")
-        self._draw()
+        self._update_controls()
         self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
 
-    def _begin(self, only: AuditFilter) -> None:
+    def _reset(self, only: AuditFilter) -> None:
         self._only = only
         # The number of the newest entry that is shown or was passed over; None before an answer.
         self._newest: int | None = None
@@ -219,7 +219,7 @@ class _Log:
             page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
             return Answer(only, page, people, None)
         newest = (await api().audit(limit=1)).entries
-        page = await _first_of(only, None)
+        page = await _first_page_with_entry(only, None)
         return Answer(only, page, people, newest[0].seq if newest else 0)
 
     def _show(self, answer: Answer) -> None:
@@ -233,35 +233,35 @@ class _Log:
             self._newest = max(answer.newest or 0, entries[0].seq if entries else 0)
             self._next = answer.page.next
             self._place.clear()
-            self._add(entries)
+            self._add_entries(entries)
         # Entries that were shown while the answer was on its way are not news.
         elif entries and entries[0].seq > self._newest:
             self._news = answer.page
             if not self._shown:
                 self._add_news()
-        self._draw()
+        self._update_controls()
 
     async def _show_news(self) -> None:
         if self._news is not None and self._news.next is not None:
             # Between them and the list there may be others.
-            await self._filtered(self._only)
+            await self._apply_filter(self._only)
             return
         self._add_news()
-        self._draw()
+        self._update_controls()
 
     def _add_news(self) -> None:
         if self._news is not None:
             entries, self._news = self._news.entries, None
             self._newest = entries[0].seq
-            for place, each in enumerate(self._add(entries)):
+            for place, each in enumerate(self._add_entries(entries)):
                 each.move(target_index=place)
 
-    def _add(self, entries: Sequence[AuditEntry]) -> list[ui.element]:
+    def _add_entries(self, entries: Sequence[AuditEntry]) -> list[ui.element]:
         self._shown += len(entries)
         with self._place:
-            return [_entry(each, self._people) for each in entries]
+            return [_make_entry(each, self._people) for each in entries]
 
-    def _draw(self) -> None:
+    def _update_controls(self) -> None:
         """Update the counts, the buttons, and the text of an empty list."""
         news = 0 if self._news is None else len(self._news.entries)
         more = "+" if self._news is not None and self._news.next is not None else ""
@@ -278,21 +278,21 @@ class _Log:
     async def _load_older(self) -> None:
         only, before = self._only, self._next
         with sw.disabled(self._older):
-            page = await _first_of(only, before)
+            page = await _first_page_with_entry(only, before)
         if (only, before) != (self._only, self._next):
             return
         self._next = page.next
-        self._add(page.entries)
-        self._draw()
+        self._add_entries(page.entries)
+        self._update_controls()
         if not page.entries and page.next is not None:
             ui.notify("None of the entries so far fits; there are older ones.")
 
-    async def _filtered(self, only: AuditFilter) -> None:
-        self._begin(only)
-        self._draw()
+    async def _apply_filter(self, only: AuditFilter) -> None:
+        self._reset(only)
+        self._update_controls()
         await self._poll.refresh()
 
-    async def _save(self) -> None:
+    async def _save_export(self) -> None:
         lines: list[str] = []
         with sw.disabled(self._export):
             async with aclosing(api().audit_entries(self._only)) as found:
@@ -312,7 +312,7 @@ class _Log:
         )
 
 
-def _entry(event: AuditEntry, people: People) -> ui.element:
+def _make_entry(event: AuditEntry, people: People) -> ui.element:
     with ui.element("li") as item, ui.element("details").classes("sw-entry"):
         sw.marked(item, f"entry-{event.seq}")
         with ui.element("summary"):

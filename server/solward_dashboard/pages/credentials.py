@@ -60,7 +60,7 @@ class Kind:
         return api().keys if self is KEYS else api().admins
 
 
-async def _keys() -> tuple[Sequence[ApiKey], _Texts]:
+async def _fetch_keys() -> tuple[Sequence[ApiKey], _Texts]:
     keys, wallets = await asyncio.gather(api().keys.list(details=True), api().wallets.list())
     return keys, _EVERY_WALLET | {each.id: each.name for each in wallets}
 
@@ -74,7 +74,7 @@ def _key_lines(key: ApiKey, _names: _Texts, choices: _Texts) -> Sequence[str]:
     return f"{uses}, made {ago(key.created_at)}", limits if note is None else f"{limits}; {note}"
 
 
-async def _admins() -> tuple[Sequence[AdminCredential], _Texts]:
+async def _fetch_admins() -> tuple[Sequence[AdminCredential], _Texts]:
     return await api().admins.list(), _ROLES
 
 
@@ -83,7 +83,7 @@ def _admin_lines(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequen
     by = f"by {maker}" if maker else "by a revoked credential"
     if one.created_by == "admin":
         by = "with the admin secret"
-    made = [f"made {ago(one.created_at)} {by}", *_end(one.expires_at, datetime.now(UTC))]
+    made = [f"made {ago(one.created_at)} {by}", *_expiry_text(one.expires_at, datetime.now(UTC))]
     return choices[one.role], "; ".join(made)
 
 
@@ -94,7 +94,7 @@ KEYS = Kind(
     "No key yet. Create one for each program that uses wallets.",
     NewKey,
     ("wallet_id", ""),
-    _keys,
+    _fetch_keys,
     _key_lines,
     "Programs that use the key are refused from now on.",
     sw.OPERATE,
@@ -106,7 +106,7 @@ ADMINS = Kind(
     "No admin credential yet: only the admin secret can administer.",
     NewAdmin,
     ("role", Role.READ.value),
-    _admins,
+    _fetch_admins,
     _admin_lines,
     "Requests with the credential are refused from now on; its streams and logins end.",
     sw.POLICY,
@@ -115,15 +115,15 @@ ADMINS = Kind(
 
 def api_keys() -> None:
     """Build the page of API keys, once for a visitor."""
-    _Page(KEYS)
+    _CredentialsPage(KEYS)
 
 
 def admins() -> None:
     """Build the page of admin credentials, once for a visitor."""
-    _Page(ADMINS)
+    _CredentialsPage(ADMINS)
 
 
-class _Page:
+class _CredentialsPage:
     """The list of one kind, and the dialog that creates a credential."""
 
     def __init__(self, kind: Kind) -> None:
@@ -156,9 +156,9 @@ class _Page:
         if not found:
             ui.label(self._kind.empty).classes("sw-empty")
         for each in found:
-            self._row(each)
+            self._add_row(each)
 
-    def _row(self, one: Credential) -> None:
+    def _add_row(self, one: Credential) -> None:
         with sw.row():
             with ui.element("div"):
                 sw.text(one.name, "sw-strong sw-text")
@@ -175,7 +175,7 @@ class _Page:
                     "Revoke",
                     lambda: self._kind.calls.revoke(one.id),
                     ask=lambda: confirmed(f"Revoke {one.name}?", details, "Revoke"),
-                    said=lambda answer: _revoked(one, answer),
+                    said=lambda answer: _revoked_text(one, answer),
                     needs=self._kind.revokes,
                     **look,
                 )
@@ -200,7 +200,7 @@ class _Page:
             await _show_secret(created)
 
 
-def _revoked(one: Credential, answer: Any) -> str:
+def _revoked_text(one: Credential, answer: Any) -> str:
     made = getattr(answer, "made", ())
     if made:
         names = ", ".join(each.name for each in made)
@@ -223,7 +223,7 @@ def limits_text(details: KeyDetails, now: datetime | None = None) -> str:
         f"{_use_text(details.spending_limit_sol)} SOL in 24 hours",
         f"{_use_text(details.max_costs_sol_per_day)} SOL of fees and rent",
         f"{rate.used} of {rate.limit} requests in a minute",
-        *_end(details.expires_at, now),
+        *_expiry_text(details.expires_at, now),
     ]
     if until is not None and until > now:
         texts.append(f"the former secret works until {day(until)}")
@@ -234,5 +234,5 @@ def _use_text(limit: DayUse) -> str:
     return f"{plain(limit.spent + limit.reserved)} of {plain(limit.limit or 0)}"
 
 
-def _end(at: datetime | None, now: datetime) -> list[str]:
+def _expiry_text(at: datetime | None, now: datetime) -> list[str]:
     return [] if at is None else [f"{'expired' if at <= now else 'expires'} {day(at)}"]

@@ -80,18 +80,18 @@ def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.LiveCont
             ui.label(empty).classes("sw-empty")
         with sw.marked(ui.element("ul").classes("sw-stack"), testid):
             for each in holds:
-                _card(each, context, compact=compact)
+                _add_card(each, context, compact=compact)
 
-    return sw.LiveContent(build, "sw-stack", of=_versions)
+    return sw.LiveContent(build, "sw-stack", of=_shown_versions)
 
 
-def _versions(shown: ShownHolds) -> object:
+def _shown_versions(shown: ShownHolds) -> object:
     holds, context = shown
     records = [context.records.get(each.transaction_id or "") for each in holds]
     return holds, [each and (each.status, each.error) for each in records]
 
 
-def _card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
+def _add_card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
     with sw.marked(ui.element("li").classes("sw-card"), f"hold-{hold.id}"):
         with sw.row():
             ui.badge(_STATES.get(hold.state, hold.state)).classes(_CLASSES[hold.state])
@@ -103,16 +103,16 @@ def _card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
             if reason not in hold.sentence:
                 sw.text(reason)
         with sw.facts():
-            _facts(hold, context, compact=compact)
+            _add_facts(hold, context, compact=compact)
         if hold.state == "held":
             with sw.stack("sw-decide"):
-                _decision(hold, context, "Deny", sw.OUTLINE, sw.OPERATE)
-                _decision(hold, context, "Approve", sw.PRIMARY, sw.POLICY)
+                _add_button(hold, context, "Deny", sw.OUTLINE, sw.OPERATE)
+                _add_button(hold, context, "Approve", sw.PRIMARY, sw.POLICY)
         else:
-            _outcome(hold, context)
+            _add_outcome(hold, context)
 
 
-def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
+def _add_facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
     if not compact:
         sw.fact("Asked by", context.people.who(hold.principal))
         sw.fact("From wallet", context.people.who(f"wallet:{hold.wallet_id}"))
@@ -121,10 +121,10 @@ def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
         sw.fact(f"Leaves by {line['operation']}", leaves, "sw-mono sw-pre")
     if not hold.lines:
         sw.fact("Leaves", "nothing but fee and rent")
-    sw.lines(_effects(hold, context), "sw-mono")
+    sw.lines(_effect_texts(hold, context), "sw-mono")
     if hold.state == "held":
         with sw.fact_of("May be approved until"):
-            sw.Age(hold.expires_at, _until)
+            sw.Age(hold.expires_at, _deadline_text)
         if hold.repeats:
             sw.fact("If approved", "carried out once the request is repeated before that time")
     if hold.decided_by is not None and hold.decided_at is not None:
@@ -133,7 +133,7 @@ def _facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
         sw.fact("Note", hold.note)
 
 
-def _effects(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
+def _effect_texts(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
     arrives = [
         ("Arrives at least", units_text(mint, units, context.tokens))
         for mint, units in hold.arrives.items()
@@ -141,7 +141,7 @@ def _effects(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
     return [*arrives, ("Maximum fee and rent", f"{exact(hold.costs_sol)} SOL")]
 
 
-def _outcome(hold: Hold, context: DisplayContext) -> None:
+def _add_outcome(hold: Hold, context: DisplayContext) -> None:
     record = context.records.get(hold.transaction_id or "")
     good = hold.state in ("executed", "approved")
     with sw.stack(f"sw-outcome {'sw-outcome-good' if good else 'sw-outcome-bad'}"):
@@ -157,9 +157,9 @@ def _outcome(hold: Hold, context: DisplayContext) -> None:
         shown.classes("sw-start")
 
 
-def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: str) -> None:
+def _add_button(hold: Hold, context: DisplayContext, verb: str, look: str, needs: str) -> None:
     async def decide() -> None:
-        note = await _confirmed(hold, context, verb)
+        note = await _ask_decision_note(hold, context, verb)
         if note is not None:
             call = api().holds.approve if verb == "Approve" else api().holds.deny
             ended = await call(hold.id, note=note or None)
@@ -168,9 +168,9 @@ def _decision(hold: Hold, context: DisplayContext, verb: str, look: str, needs: 
     sw.button(verb, decide, look=look, needs=needs, testid=f"{verb.lower()}-{hold.id}")
 
 
-async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | None:
+async def _ask_decision_note(hold: Hold, context: DisplayContext, verb: str) -> str | None:
     """Return a decision's note, maybe empty; None if the person does not confirm."""
-    left = await _left_after(hold) if verb == "Approve" else []
+    left = await _rest_of_limits(hold) if verb == "Approve" else []
 
     def build() -> None:
         sw.text(hold.sentence, "sw-text sw-sentence", testid="asked")
@@ -182,15 +182,15 @@ async def _confirmed(hold: Hold, context: DisplayContext, verb: str) -> str | No
                     sw.text(each, "sw-mono")
         if verb == "Approve":
             with sw.facts():
-                sw.lines(_effects(hold, context))
+                sw.lines(_effect_texts(hold, context))
                 sw.fact("Rest of the wallet's limits after the transaction", "\n".join(left))
-                sw.fact("May be approved until", _until(hold.expires_at))
+                sw.fact("May be approved until", _deadline_text(hold.expires_at))
             sw.dim("All limits are checked again. Approving does not override them.")
 
     return await ask_note(f"{verb} this transaction?", build, verb, NOTE)
 
 
-async def _left_after(hold: Hold) -> list[str]:
+async def _rest_of_limits(hold: Hold) -> list[str]:
     """Return the rest of each limit after a hold's transaction, or why it is not known."""
     lamports = sum(int(each["units"]) for each in hold.lines if each["asset"] == "SOL")
     taken = Decimal(lamports).scaleb(-SOL_DECIMALS)
@@ -201,7 +201,7 @@ async def _left_after(hold: Hold) -> list[str]:
     return left_texts(limits, taken, hold.costs_sol)
 
 
-def _until(expires_at: datetime) -> str:
+def _deadline_text(expires_at: datetime) -> str:
     return f"{day(expires_at)} ({time_left(expires_at, datetime.now(UTC))})"
 
 
@@ -229,10 +229,10 @@ def page() -> None:
             waiting.show((held, context))
             ended.show((decided, context))
 
-        Poll(freshness, EVERY_S, _fetch, show)
+        Poll(freshness, EVERY_S, _fetch_holds, show)
 
 
-async def _fetch() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
+async def _fetch_holds() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext]:
     """Fetch all open holds, the newest decided holds, and the names for their cards."""
     held, decided = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)

@@ -108,7 +108,7 @@ async def fetch() -> Overview:
     deciding = running_first(agents)[:_AGENTS]
     limits, decisions = await asyncio.gather(
         asyncio.gather(*(api().wallets.limits(each.id) for each in active)),
-        asyncio.gather(*map(_decisions_of, deciding)),
+        asyncio.gather(*map(_fetch_decisions, deciding)),
     )
     return Overview(
         health,
@@ -123,7 +123,7 @@ async def fetch() -> Overview:
     )
 
 
-async def _decisions_of(agent: Agent) -> tuple[Decision, ...]:
+async def _fetch_decisions(agent: Agent) -> tuple[Decision, ...]:
     try:
         return await api().agents.decisions(agent.id, limit=DECISIONS)
     except NotFoundError:
@@ -166,19 +166,19 @@ def page() -> None:
         with sw.stack("sw-wide sw-top"):
             refused = sw.card_of(
                 "What was refused, and why",
-                _refusals,
+                _show_refusals,
                 "refusals",
                 ("All transactions", "/transactions"),
             )
             held = "Balances, and what can leave in 24 hours"
-            exposed = sw.card_of(held, _exposures, "exposure", ("All wallets", "/wallets"))
+            exposed = sw.card_of(held, _show_exposures, "exposure", ("All wallets", "/wallets"))
         with sw.stack("sw-wide"):
             times = _Chart("Transactions over time")
             kinds = _Chart("Transactions by type")
         with sw.stack("sw-wide"):
             with sw.stack():
                 limits = sw.card_of(
-                    "Spending limits today", _limits, more=("All wallets", "/wallets")
+                    "Spending limits today", _show_limits, more=("All wallets", "/wallets")
                 )
                 problems = sw.card_of("Plugins", _problems, "plugins", ("All plugins", "/plugins"))
             decisions = sw.card_of("Recent decisions", _decisions, more=("All agents", "/agents"))
@@ -275,12 +275,12 @@ class WaitingHolds:
         self._more.set_visibility(count > HOLDS)
 
 
-def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
+def _show_refusals(shown: tuple[Refusals, DisplayContext]) -> None:
     found, context = shown
     with sw.marked(sw.row(), "by-rule"):
         for rule, count in found.by_rule.items():
             ui.badge(f"{rule} {count:,}").classes("sw-blocked")
-    sw.show_list(found.refusals, lambda each: _refusal(each, context), "Nothing was refused yet.")
+    sw.show_list(found.refusals, lambda each: _show_refusal(each, context), "No refusals yet.")
     count, day = len(found.refusals), found.last_day
     if day > count:
         sw.dim(f"These are the newest {count} of {day:,} refusals in 24 hours.")
@@ -288,7 +288,7 @@ def _refusals(shown: tuple[Refusals, DisplayContext]) -> None:
         sw.dim("There were too many transactions in 24 hours to count all refusals.")
 
 
-def _refusal(judged: Judged, context: DisplayContext) -> None:
+def _show_refusal(judged: Judged, context: DisplayContext) -> None:
     record = judged.transaction
     with sw.stack("sw-refusal"):
         with sw.row():
@@ -308,13 +308,13 @@ def _refusal(judged: Judged, context: DisplayContext) -> None:
         sw.dim(f"Asked by {asked}, from wallet {wallet}")
 
 
-def _exposures(found: Exposures) -> None:
+def _show_exposures(found: Exposures) -> None:
     """Show the balances of the first `SHOWN` assets, and the part of each that can leave."""
     most = "the maximum that all agents, keys and schedules together could move if compromised"
     frozen = f" Nothing new can leave the {found.frozen} frozen ones." if found.frozen else ""
     sw.dim(f"{found.of_text.capitalize()}: {most}. Your own actions are not counted.{frozen}")
     for each in found.assets[:SHOWN]:
-        _asset(each)
+        _show_asset(each)
     more = len(found.assets) - SHOWN
     if more > 0:
         sw.dim(f"The pages of the wallets have {more} more tokens.")
@@ -325,7 +325,7 @@ def _exposures(found: Exposures) -> None:
             sw.text(found.others, f"{bad} sw-text")
 
 
-def _asset(each: Exposure) -> None:
+def _show_asset(each: Exposure) -> None:
     with sw.marked(ui.element("div"), f"asset-{each.name}"):
         with sw.row():
             sw.text(each.name, "sw-strong")
@@ -338,10 +338,10 @@ def _asset(each: Exposure) -> None:
         colour = "sw-bad" if each.most is None else "sw-dim"
         sw.text(each.most_text, f"sw-text {colour}")
         if each.held:
-            sw.text(_worst_text(each), f"sw-text {colour}")
+            sw.text(_worst_case_text(each), f"sw-text {colour}")
 
 
-def _worst_text(each: Exposure) -> str:
+def _worst_case_text(each: Exposure) -> str:
     if not each.at_worst:
         return f"At worst no {each.name} leaves in a day."
     if each.at_worst == each.held:
@@ -349,15 +349,15 @@ def _worst_text(each: Exposure) -> str:
     return f"At worst {exact(each.at_worst)} {each.name} leave in a day."
 
 
-def _none(words: str, link: str, path: str) -> None:
+def _show_empty(words: str, link: str, path: str) -> None:
     with sw.stack("sw-empty"):
         ui.label(words)
         ui.link(link, path)
 
 
-def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def _show_limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     if not limits:
-        _none("No wallet yet.", "Create a wallet on the Wallets page", "/wallets")
+        _show_empty("No wallet yet.", "Create a wallet on the Wallets page", "/wallets")
     for name, each in limits:
         title = f"{name} (frozen)" if each.get("frozen") else name
         sw.show_limit(title, each["dailySpendingLimitSol"], " SOL")
@@ -366,7 +366,7 @@ def _limits(limits: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
 def _decisions(decisions: Sequence[tuple[str, Decision]]) -> None:
     if not decisions:
         nothing = "No agent has decided anything yet."
-        _none(nothing, "Create and start an agent on the Agents page", "/agents")
+        _show_empty(nothing, "Create and start an agent on the Agents page", "/agents")
     for agent, each in decisions:
         with ui.element("div"):
             with sw.row():
@@ -428,7 +428,7 @@ class Exposure:
     def most_text(self) -> str:
         """`at most 10 SOL and 0.05 SOL of fees and rent`, or that it is unlimited, and why."""
         if self.reasons:
-            return _unbounded(self.reasons)
+            return _unbounded_text(self.reasons)
         parts = [f"{exact(self.bounded)} {self.name}"] if self.bounded or not self.dollars else []
         if self.dollars:
             parts.append(f"{exact(self.dollars)} dollars' worth")
@@ -439,7 +439,7 @@ class Exposure:
         return f"at most {' and '.join(parts)}"
 
 
-def _unbounded(reasons: Sequence[str]) -> str:
+def _unbounded_text(reasons: Sequence[str]) -> str:
     return f"not bounded in {counted(len(reasons), 'wallet')}: {reasons[0]}"
 
 
@@ -511,7 +511,7 @@ def sum_exposures(
     loose = [each["reason"] for each in others if each["most"] is None]
     dollars = sum((Decimal(each["most"] or 0) for each in others), Decimal(0))
     bounded = f"at most {exact(dollars)} dollars' worth" if dollars else ""
-    rest = _unbounded(loose) if loose else bounded
+    rest = _unbounded_text(loose) if loose else bounded
     return Exposures((sol, *tokens), rest, len(rows), wallets, frozen, unread)
 
 

@@ -136,10 +136,10 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             sw.facts_of(payment, "site", "pay_to", "asset", "protocol", "mode", "timestamp", "id")
             if payment.signature is not None:
                 sw.signature_fact(payment.signature)
-        _answer(answer)
+        _show_answer(answer)
 
 
-def _answer(answer: PaidAnswer) -> None:
+def _show_answer(answer: PaidAnswer) -> None:
     """Show the site's answer as plain text."""
     sw.heading("The site's answer")
     status = f"Status {answer.status}" if answer.status else "No answer came."

@@ -82,23 +82,23 @@ def page() -> None:
             kinds = {"": "All kinds"} | _TITLES | {"guardrail": "Guardrails"}
             kind = sw.choice("Kind", kinds).on_value_change(draw)
             count = sw.marked(sw.dim().props("role=status"), "found")
-        shown = sw.LiveContent(_build, "sw-stack")
+        shown = sw.LiveContent(_show_plugins, "sw-stack")
         Poll(freshness, EVERY_S, fetch, show)
 
 
-def _build(shown: tuple[LoadedPlugins, bool]) -> None:
+def _show_plugins(shown: tuple[LoadedPlugins, bool]) -> None:
     found, everything = shown
     # Problems are shown whatever the search, so that nobody overlooks them.
-    _problems(found.plugins)
+    _show_problems(found.plugins)
     if found.plugins.distributions:
-        _distributions(found.plugins.distributions)
+        _show_distributions(found.plugins.distributions)
     declared = {each.name: each for each in found.skills}
     for kind, title in _TITLES.items():
         plugins = [each for each in found.plugins.plugins if each.kind == kind]
         if plugins or everything:
             with sw.card(f"{title} ({len(plugins)})", f"{kind}s"), sw.stack("sw-list"):
                 for each in plugins:
-                    _plugin(each, declared.get(each.name) if kind == "skill" else None)
+                    _show_plugin(each, declared.get(each.name) if kind == "skill" else None)
     if found.plugins.guardrails:
         with sw.card("Further guardrails", "guardrails"):
             for name in found.plugins.guardrails:
@@ -119,7 +119,7 @@ def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
     def texts(plugin: Plugin) -> Sequence[str]:
         about = described.get(plugin.name, "") if plugin.kind == "skill" else ""
         named = (plugin.name, plugin.kind, _TITLES[plugin.kind], plugin.distribution)
-        return *named, about, *_terms(plugin).needs()
+        return *named, about, *_plugin_terms(plugin).needs()
 
     of_kind = [each for each in answer.plugins.plugins if kind in ("", each.kind)]
     plugins = with_words(wanted, of_kind, texts)
@@ -140,11 +140,11 @@ def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
     return LoadedPlugins(shown, answer.skills)
 
 
-def _terms(plugin: Plugin) -> Terms:
+def _plugin_terms(plugin: Plugin) -> Terms:
     return Terms(plugin.manifest, False, plugin.secret_env, plugin.base_url_env)
 
 
-def _problems(plugins: Plugins) -> None:
+def _show_problems(plugins: Plugins) -> None:
     with sw.card(testid="problems"):
         if not plugins.problems:
             with sw.row():
@@ -162,7 +162,7 @@ def _problems(plugins: Plugins) -> None:
                     sw.text(each.detail)
 
 
-def _distributions(distributions: Sequence[PluginDistribution]) -> None:
+def _show_distributions(distributions: Sequence[PluginDistribution]) -> None:
     """Show third parties' distributions, and what was accepted for those in own folders."""
     with (
         sw.card(f"Distributions of third parties ({len(distributions)})", "distributions"),
@@ -183,16 +183,16 @@ def _distributions(distributions: Sequence[PluginDistribution]) -> None:
                     else f"Installed in the service's environment: {each.trust}."
                 )
                 for one in each.accepted:
-                    _needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
+                    _show_needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
 
 
-def _needs(terms: Terms, secrets: Mapping[str, bool], whose: str = "") -> None:
+def _show_needs(terms: Terms, secrets: Mapping[str, bool], whose: str = "") -> None:
     unset = [name for name, has_value in secrets.items() if not has_value]
     for need in terms.needs(unset):
         sw.marked(sw.dim(whose + need), "need")
 
 
-def _plugin(plugin: Plugin, skill: Skill | None) -> None:
+def _show_plugin(plugin: Plugin, skill: Skill | None) -> None:
     with ui.element("div"):
         with sw.row():
             sw.text(plugin.name, "sw-strong")
@@ -205,16 +205,16 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
             if plugin.has_settings:
                 of = f"of {plugin.name}"
                 sw.button("Settings", lambda: edit(plugin.name), look=sw.SMALL, of=of)
-        _needs(_terms(plugin), plugin.secrets)
+        _show_needs(_plugin_terms(plugin), plugin.secrets)
         if skill is not None:
             sw.dim(skill.description)
-            _schema("Parameters", skill.parameters)
+            _show_schema("Parameters", skill.parameters)
         if plugin.options is not None:
             sw.dim(f"Default model: {plugin.default_model}")
-            _schema("Options", plugin.options)
+            _show_schema("Options", plugin.options)
 
 
-def _schema(title: str, schema: Mapping[str, Any]) -> None:
+def _show_schema(title: str, schema: Mapping[str, Any]) -> None:
     with ui.expansion(title).props("dense").classes("sw-schema"):
         sw.text(jsontext.indented(dict(schema)), "sw-mono sw-pre")
 
@@ -240,7 +240,7 @@ class _Entries:
         self._list = NewestFirst[PluginEntry](
             "entry",
             self._entry,
-            lambda last: self._ask(last.key),
+            lambda last: self._fetch_page(last.key),
             LIMIT,
             key=lambda entry: entry.key,
             none=f"{plugin} stores no such entry for this wallet.",
@@ -260,14 +260,14 @@ class _Entries:
             return
         try:
             asked = self._wallet.value, self._prefix.value
-            found = await self._ask()
+            found = await self._fetch_page()
             # Another choice was made meanwhile.
             if asked == (self._wallet.value, self._prefix.value):
                 self._list.show(found)
         except SolwardError as error:
             sw.notify_error(error)
 
-    async def _ask(self, after: str | None = None) -> Sequence[PluginEntry]:
+    async def _fetch_page(self, after: str | None = None) -> Sequence[PluginEntry]:
         return await api().plugin_state.entries(
             self._wallet.value,
             self._plugin,

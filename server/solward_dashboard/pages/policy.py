@@ -34,9 +34,9 @@ def page() -> None:
         latest: list[Policy] = []
 
         async def add() -> None:
-            document = await _new_grant(latest[0]) if latest else None
+            document = await _ask_new_grant(latest[0]) if latest else None
             if document is not None:
-                await _replace(document, "The grant is in force")
+                await _replace_policy(document, "The grant is in force")
 
         def show(found: tuple[Policy, People]) -> None:
             latest[:] = found[:1]
@@ -45,15 +45,15 @@ def page() -> None:
         with sw.row():
             ui.space()
             sw.button("Add a grant", add, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
-        shown = sw.LiveContent(_build, "sw-stack")
-        Poll(freshness, EVERY_S, _fetch, show)
+        shown = sw.LiveContent(_show_policy, "sw-stack")
+        Poll(freshness, EVERY_S, _fetch_policy, show)
 
 
-async def _fetch() -> tuple[Policy, People]:
+async def _fetch_policy() -> tuple[Policy, People]:
     return await asyncio.gather(api().policy.get(), People.ask())
 
 
-async def _replace(document: Mapping[str, Any], done: str) -> None:
+async def _replace_policy(document: Mapping[str, Any], done: str) -> None:
     """Replace the policy; the service refuses (409) if it has changed since it was shown."""
     await api().policy.replace(document)
     ui.notify(done, type="positive")
@@ -63,10 +63,10 @@ async def _narrow(
     document: Mapping[str, Any], question: str, details: Sequence[str], verb: str, done: str
 ) -> None:
     if await confirmed(question, [*details, *await consequences(document)], verb):
-        await _replace(document, done)
+        await _replace_policy(document, done)
 
 
-async def _remove(policy: Policy, at: int) -> None:
+async def _remove_grant(policy: Policy, at: int) -> None:
     who = str(policy.grants[at]["who"])
     details = [policy.sentences[at]]
     if [each["who"] for each in policy.grants].count(who) == 1:
@@ -138,7 +138,7 @@ def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
     return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
 
 
-def _build(found: tuple[Policy, People]) -> None:
+def _show_policy(found: tuple[Policy, People]) -> None:
     policy, people = found
     if not policy.sentences:
         ui.label(_NOBODY).classes("sw-empty")
@@ -146,17 +146,17 @@ def _build(found: tuple[Policy, People]) -> None:
     for at, each in enumerate(policy.grants):
         of.setdefault(str(each["who"]), []).append(at)
     for who, numbers in of.items():
-        _principal(policy, people, who, numbers)
+        _show_principal(policy, people, who, numbers)
     if policy.read_only:
         with sw.card("Principals without a grant", "read-only"):
             for sentence in policy.sentences[len(policy.grants) :]:
                 sw.text(sentence)
     with sw.card("Address book", "book"), sw.stack("sw-list"):
         none = "No group yet. In a grant, @name stands for the addresses of a group."
-        sw.show_list(policy.book.items(), lambda each: _group(*each, people), none)
+        sw.show_list(policy.book.items(), lambda each: _show_group(*each, people), none)
 
 
-def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int]) -> None:
+def _show_principal(policy: Policy, people: People, who: str, numbers: Sequence[int]) -> None:
     with sw.card():
         with sw.row():
             sw.heading(people.called(who)).classes("sw-text")
@@ -169,10 +169,10 @@ def _principal(policy: Policy, people: People, who: str, numbers: Sequence[int])
                 with sw.row("sw-nowrap"):
                     sw.text(policy.sentences[at], "sw-text sw-grow")
                     of = f"grant {at + 1}"
-                    sw.button("Remove", partial(_remove, policy, at), needs=sw.POLICY, of=of)
+                    sw.button("Remove", partial(_remove_grant, policy, at), needs=sw.POLICY, of=of)
 
 
-def _group(name: str, addresses: Sequence[str], people: People) -> None:
+def _show_group(name: str, addresses: Sequence[str], people: People) -> None:
     with ui.element("div"):
         sw.text(f"@{name}", "sw-strong")
         for address in addresses:
@@ -184,18 +184,18 @@ def _group(name: str, addresses: Sequence[str], people: People) -> None:
                 sw.dim("" if called.startswith("@") else called)
 
 
-async def _new_grant(policy: Policy) -> dict[str, Any] | None:
+async def _ask_new_grant(policy: Policy) -> dict[str, Any] | None:
     """Return the policy with a grant that a person wrote and confirmed; None if cancelled."""
     checked: list[dict[str, Any]] = []
 
-    def unread() -> None:
+    def clear_check() -> None:
         checked.clear()
         error.set_text("")
         for each in (said, changed, save):
             each.set_visibility(False)
 
     async def read() -> None:
-        unread()
+        clear_check()
         written = field.value or ""
         try:
             grant = written_grant(written)
@@ -216,14 +216,14 @@ async def _new_grant(policy: Policy) -> dict[str, Any] | None:
 
     with titled_dialog("Add a grant", wide=True) as dialog:
         ui.label("Write a sentence or JSON. Check shows how the service reads the grant.")
-        field = ui.textarea("Grant", on_change=unread).props("outlined autogrow")
+        field = ui.textarea("Grant", on_change=clear_check).props("outlined autogrow")
         error = sw.error_text()
         said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
         changed = sw.marked(sw.dim(), "consequences")
         check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
         _, save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
     check.classes("sw-start")
-    unread()
+    clear_check()
     found: dict[str, Any] | None = await result_of(dialog)
     return found
 

@@ -42,22 +42,22 @@ def page() -> None:
             search = sw.search_field("Search settings", draw)
             only_set = ui.switch("Only settings that are set", on_change=draw)
             count = sw.dim().props("role=status")
-        shown = sw.LiveContent(_cards, "sw-stack")
+        shown = sw.LiveContent(_show_cards, "sw-stack")
         # In a lambda, because the client is known only once a visitor asks.
         Poll(freshness, EVERY_S, lambda: api().settings(), show)
 
 
-def _cards(settings: Sequence[Setting]) -> None:
+def _show_cards(settings: Sequence[Setting]) -> None:
     ceilings = "Ceilings: no request, grant, agent or key goes beyond them"
     for title, testid, is_ceiling in ((ceilings, "ceilings", True), ("Others", "others", False)):
         found = [each for each in settings if each.ceiling is is_ceiling]
         if found:
             with sw.card(title, testid), ui.element("ul").classes("sw-list"):
                 for each in found:
-                    _row(each)
+                    _show_row(each)
 
 
-def _row(setting: Setting) -> None:
+def _show_row(setting: Setting) -> None:
     with sw.marked(ui.element("li").classes("sw-facts-row"), f"setting-{setting.name}"):
         with sw.row():
             sw.text(setting.name, "sw-mono sw-strong")

@@ -68,15 +68,15 @@ def page(transaction_id: str) -> None:
     """Build the page of one transaction; it is rebuilt when it changes."""
     with frame_of_one("/transactions", "Transaction", transaction_id) as one:
         with sw.card(testid="transaction"):
-            shown = sw.LiveContent(_whole, "sw-stack")
+            shown = sw.LiveContent(_show_transaction, "sw-stack")
         one.poll(EVERY_S, lambda: fetch(transaction_id), shown.show)
 
 
-def _whole(one: TransactionView) -> None:
+def _show_transaction(one: TransactionView) -> None:
     with sw.row():
         sw.heading(one.judged.transaction.type.replace("_", " "))
-        _status(one)
-    _body(one)
+        _show_status_badge(one)
+    _show_body(one)
 
 
 async def show_record(transaction_id: str) -> None:
@@ -84,21 +84,21 @@ async def show_record(transaction_id: str) -> None:
     one = await fetch(transaction_id)
 
     def show_status() -> None:
-        _status(one)
+        _show_status_badge(one)
         ui.space()
         ui.link("Its own page", f"/transactions/{transaction_id}")
 
     kind = one.judged.transaction.type.replace("_", " ")
     async with show_dialog(kind, wide=True, beside=show_status):
-        _body(one)
+        _show_body(one)
 
 
-def _status(one: TransactionView) -> None:
+def _show_status_badge(one: TransactionView) -> None:
     status = one.judged.transaction.status
     ui.badge(status).classes(f"sw-{status}")
 
 
-def _body(one: TransactionView) -> None:
+def _show_body(one: TransactionView) -> None:
     judged, record = one.judged, one.judged.transaction
     tokens = token_list(one.network)
     if judged.rule is not None:
@@ -109,10 +109,10 @@ def _body(one: TransactionView) -> None:
     elif record.error is not None:
         sw.text(local_times(record.error), "sw-outcome sw-outcome-bad sw-text")
     if judged.could_leave is not None or judged.rule is not None:
-        _leaving(one, tokens)
+        _show_leaving(one, tokens)
     with sw.facts():
-        sw.lines(_facts(one, tokens))
-        sw.lines(_details(record, one.people, tokens), "sw-mono")
+        sw.lines(_main_facts(one, tokens))
+        sw.lines(_detail_facts(record, one.people, tokens), "sw-mono")
         sw.lines(() if record.fee is None else fee_facts(record.fee), "sw-mono")
         if record.signature is not None:
             sw.signature_fact(record.signature, explorer(record, one.network))
@@ -130,7 +130,7 @@ def _body(one: TransactionView) -> None:
         sw.text(jsontext.indented(judged.raw), "sw-mono sw-pre")
 
 
-def _facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]:
+def _main_facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]:
     record = one.judged.transaction
     yield "Wallet", one.people.wallet(record.wallet_id)
     if record.principal is not None:
@@ -143,7 +143,7 @@ def _facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]
         yield "Amount", said
 
 
-def _leaving(one: TransactionView, tokens: TokenList) -> None:
+def _show_leaving(one: TransactionView, tokens: TokenList) -> None:
     could_leave = one.judged.could_leave
     made = one.judged.transaction.status in ("confirmed", "pending")
     title = "Requested amount" if could_leave is None else "Maximum that its bytes could move"
@@ -154,7 +154,7 @@ def _leaving(one: TransactionView, tokens: TokenList) -> None:
             sw.dim("Nothing but fee and rent.")
 
 
-def _details(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
+def _detail_facts(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
     """Return every detail but the amount as (title, text), addresses and mints with their names."""
     found = []
     for name, value in record.details.items():
@@ -209,14 +209,14 @@ def amount(record: Transaction, tokens: TokenList) -> str:
     if found is None:
         several = leaves_of(record.details) if record.type == TransactionType.OTHER else ()
         return ", ".join(
-            f"{value_text(each.amount)} {_unit(each.asset, tokens)}" for each in several
+            f"{value_text(each.amount)} {_unit_name(each.asset, tokens)}" for each in several
         )
     symbol = record.details.get("symbol") if record.type == TransactionType.TOKEN_LAUNCH else None
-    unit = _unit(found.asset or "", tokens, symbol)
+    unit = _unit_name(found.asset or "", tokens, symbol)
     return f"{value_text(found.amount)} {unit}".strip()
 
 
-def _unit(asset: str, tokens: TokenList, symbol: object = None) -> str:
+def _unit_name(asset: str, tokens: TokenList, symbol: object = None) -> str:
     return asset if asset == "SOL" else tokens.symbol_of(asset) or str(symbol or short(asset))
 
 

@@ -155,12 +155,12 @@ class Table:
             self._text = sw.search_field("Search")
             for each in ui.context.slot.children:
                 if isinstance(each, ui.input | ui.select):
-                    each.on_value_change(self._filtered)
+                    each.on_value_change(self._apply_filters)
         self._empty = sw.text("", "sw-empty", testid="empty")
         ui.element("span").classes("sw-before-table").props("tabindex=-1")
         self._grid = ui.aggrid(_GRID | {"rowData": [], "context": {}}, auto_size_columns=False)
         sw.marked(self._grid, "transactions").classes("sw-table")
-        self._grid.on("selectionChanged", self._selected, [])
+        self._grid.on("selectionChanged", self._open_selected, [])
         ui.element("span").classes("sw-behind-table").props("tabindex=-1")
         with sw.row():
             self._count = sw.marked(sw.dim().props("role=status"), "count")
@@ -215,12 +215,12 @@ class Table:
 
     def _recipient_error(self, text: str | None) -> str | None:
         try:
-            self._address(text)
+            self._recipient_address(text)
         except InvalidRequest as error:
             return str(error)
         return None
 
-    def _address(self, text: str | None) -> str:
+    def _recipient_address(self, text: str | None) -> str:
         """Return the address of the recipient to search for, or "". Raises `InvalidRequest`."""
         return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
 
@@ -258,9 +258,9 @@ class Table:
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
 
-    async def _filtered(self) -> None:
+    async def _apply_filters(self) -> None:
         try:
-            recipient = self._address(self._recipient.value)
+            recipient = self._recipient_address(self._recipient.value)
         except InvalidRequest:
             # The field shows the error; the other filters still apply.
             recipient = ""
@@ -284,7 +284,7 @@ class Table:
         wanted = self._filter
         try:
             with sw.disabled(self._older):
-                older, behind = await _page_of(wanted, limit, self._oldest)
+                older, behind = await _fetch_page(wanted, limit, self._oldest)
         except ClientError as error:
             sw.notify_error(error)
             return
@@ -301,7 +301,7 @@ class Table:
         asked = requested(TransactionFilter, **asdict(self._filter))
         ui.download.from_url(f"{EXPORT}?{urlencode(asked)}")
 
-    async def _selected(self) -> None:
+    async def _open_selected(self) -> None:
         # A click or the space bar selects a row.
         chosen = await self._grid.get_selected_row()
         if chosen is None:
@@ -337,7 +337,7 @@ def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet:
     return search.strip().casefold() in searched.casefold()
 
 
-async def _page_of(
+async def _fetch_page(
     wanted: TransactionFilter, limit: int, before: str | None
 ) -> tuple[list[Transaction], str | None]:
     """Return matching records, and the id for requesting older ones; None if these are all."""
@@ -405,14 +405,14 @@ async def export(request: Request) -> Response:
         return PlainTextResponse(str(error), 502)
     name = f"solward-transactions-{iso(now_ms())[:10]}.csv"
 
-    async def passed_on() -> AsyncGenerator[bytes, None]:
+    async def stream_pieces() -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(pieces):
             yield first
             async for piece in pieces:
                 yield piece
 
     return StreamingResponse(
-        passed_on(),
+        stream_pieces(),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

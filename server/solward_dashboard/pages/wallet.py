@@ -127,7 +127,7 @@ def page(wallet_id: str) -> None:
                 grants = grants_left()
                 pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
                     "Amounts at risk in pockets",
-                    lambda found: [*map(partial(_pocket, wallet), found)],
+                    lambda found: [*map(partial(_show_pocket, wallet), found)],
                     "pockets",
                     hides=True,
                 )
@@ -148,7 +148,7 @@ def page(wallet_id: str) -> None:
                 schedules = Schedules(wallet)
                 stakes: sw.LiveContent[Sequence[Stake]] = sw.card_of(
                     "Stakes",
-                    lambda found: sw.show_list(found, partial(_stake, wallet), _NO_STAKE),
+                    lambda found: sw.show_list(found, partial(_show_stake, wallet), _NO_STAKE),
                     "stakes",
                 )
             recent = sw.card_of("Last transactions", recent_rows, "recent")
@@ -167,7 +167,7 @@ def page(wallet_id: str) -> None:
             recent.show(latest.records)
             chooser.offer(latest.skills)
             faucet.set_visibility(not latest.health.network.startswith("mainnet"))
-            points, said = _history(latest)
+            points, said = _history_points(latest)
             source.set_text(said)
             draw(chart, history_chart(points))
 
@@ -183,7 +183,7 @@ def page(wallet_id: str) -> None:
         Poll(one.freshness, RENT_EVERY_S, lambda: rent_of(wallet_id), rent.show)
 
 
-def _history(latest: OneWallet) -> tuple[Sequence[Point], str]:
+def _history_points(latest: OneWallet) -> tuple[Sequence[Point], str]:
     wallet, now = latest.wallet, Point(datetime.now(UTC), latest.balance.sol)
     observed = observed_points(wallet.address, latest.decisions)
     known = BALANCES.add(wallet.id, [*observed, now])
@@ -207,11 +207,11 @@ class Head:
         self._frozen = False
         with sw.card():
             with sw.row():
-                self._address = sw.LiveContent(_address, "sw-row", of=lambda shown: shown.id)
+                self._address = sw.LiveContent(_show_address, "sw-row", of=lambda shown: shown.id)
                 self._badge = ui.badge("frozen", color="blue-8")
                 ui.space()
                 self._switch = sw.button(
-                    "Freeze", self._toggle, icon="ac_unit", needs=sw.OPERATE, testid="freeze"
+                    "Freeze", self._toggle_freeze, icon="ac_unit", needs=sw.OPERATE, testid="freeze"
                 )
             with sw.row():
                 self._tags: sw.LiveContent[Sequence[str]]
@@ -236,7 +236,7 @@ class Head:
             lambda values: api().wallets.tag(wallet.id, tags=values.get("tags", ())),
         )
 
-    async def _toggle(self) -> None:
+    async def _toggle_freeze(self) -> None:
         # The state at the press counts: it may change elsewhere while the dialog is open.
         wallet, thaws, reason = self._wallet(), self._frozen, None
         if not thaws:
@@ -247,7 +247,7 @@ class Head:
                 declared_fields(Freeze)["reason"],
             )
         else:
-            details = ["The wallet may make transactions again.", *await _unfrozen(wallet)]
+            details = ["The wallet may make transactions again.", *await _unfreeze_effects(wallet)]
             if await confirmed(f"Unfreeze {wallet.name}?", details, "Unfreeze"):
                 reason = ""
         if reason is not None:
@@ -255,7 +255,7 @@ class Head:
                 await set_frozen(not thaws, reason, wallet.id)
 
 
-def _address(wallet: Wallet) -> None:
+def _show_address(wallet: Wallet) -> None:
     sw.text(wallet.address, "sw-mono", testid="address")
     sw.copy_button(wallet.address, "Address")
     sw.button(
@@ -275,7 +275,7 @@ async def _show_qr(wallet: Wallet) -> None:
         ui.label(wallet.address).classes("sw-mono")
 
 
-async def _unfrozen(wallet: Wallet) -> list[str]:
+async def _unfreeze_effects(wallet: Wallet) -> list[str]:
     """Return sentences about what can leave a wallet once it is unfrozen."""
     try:
         limits, holds = await asyncio.gather(
@@ -293,10 +293,10 @@ async def _unfrozen(wallet: Wallet) -> list[str]:
 def holdings(balance: Balance) -> None:
     """Show the SOL and the tokens of a wallet."""
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
-    sw.show_list(balance.tokens, _token, "No tokens. Swap some SOL, or launch a token.")
+    sw.show_list(balance.tokens, _show_token, "No tokens. Swap some SOL, or launch a token.")
 
 
-def _token(token: TokenBalance) -> None:
+def _show_token(token: TokenBalance) -> None:
     name = token_name(token)
     with sw.row():
         sw.text("Token" if name == short(token.mint) else name, "sw-strong")
@@ -320,7 +320,7 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
         sw.show_limit(f"{short(mint)} in 24 hours", each, " smallest units")
 
 
-def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
+def _show_pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
     """Show a pocket, and the amounts in it that its call could take."""
     address = pocket.address
     with sw.row():
@@ -328,12 +328,12 @@ def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
         sw.dim(short(address), "sw-mono")
         sw.copy_button(address, "Pocket")
         ui.space()
-        for risk in _at_risk(pocket):
+        for risk in _at_risk_texts(pocket):
             ui.label(risk).classes("sw-number")
         sw.action(
             "Sweep",
             lambda: api().wallets.sweep_pocket(wallet().id, address),
-            ask=lambda: _sweeps(wallet(), pocket),
+            ask=lambda: _confirm_sweep(wallet(), pocket),
             said=lambda record: f"Sweep: {record.status}",
             look=sw.SMALL,
             needs=sw.OPERATE,
@@ -341,7 +341,7 @@ def _pocket(wallet: CurrentWallet, pocket: Pocket) -> None:
         )
 
 
-def _at_risk(pocket: Pocket) -> list[str]:
+def _at_risk_texts(pocket: Pocket) -> list[str]:
     return [
         f"{format_sol(int(units))} SOL"
         if asset == "SOL"
@@ -350,11 +350,11 @@ def _at_risk(pocket: Pocket) -> list[str]:
     ]
 
 
-async def _sweeps(wallet: Wallet, pocket: Pocket) -> bool:
+async def _confirm_sweep(wallet: Wallet, pocket: Pocket) -> bool:
     """Return whether a person confirms the sweep of a pocket, which has no dry run."""
     details = [
         f"From the pocket {pocket.address}",
-        *(f"Arrives: {risk}, as far as the service knows" for risk in _at_risk(pocket)),
+        *(f"Arrives: {risk}, as far as the service knows" for risk in _at_risk_texts(pocket)),
         f"To wallet {wallet.name}, {wallet.address}",
         "The wallet pays the network's fee. Nothing goes to anybody else.",
     ]
@@ -402,7 +402,7 @@ def rent_rows(found: Reclaimable | None, wallet: CurrentWallet) -> None:
             sw.dim(f"{short(each.account)} keeps its rent: {each.reason}")
 
 
-def _stake(wallet: CurrentWallet, stake: Stake) -> None:
+def _show_stake(wallet: CurrentWallet, stake: Stake) -> None:
     verb = "Withdraw" if stake.can_be_withdrawn else "Unstake"
     name = "withdraw_stake" if stake.can_be_withdrawn else "unstake"
 
@@ -437,10 +437,10 @@ def _stake(wallet: CurrentWallet, stake: Stake) -> None:
 
 def recent_rows(records: Sequence[Transaction]) -> None:
     """Show the last transactions."""
-    sw.show_list(records[:_RECENT], _recent, "No transaction yet. Request an airdrop of SOL.")
+    sw.show_list(records[:_RECENT], _show_recent, "No transaction yet. Request an airdrop of SOL.")
 
 
-def _recent(record: Transaction) -> None:
+def _show_recent(record: Transaction) -> None:
     with ui.element("div"):
         with sw.row():
             ui.label(record.type.replace("_", " "))

@@ -107,7 +107,7 @@ def operation_action(declared: Operation, known: Mapping[str, str] | None = None
         known=known or {},
         asks=declared.type != TransactionType.AIRDROP,
         trial=trial,
-        recipient=_recipient_of(declared.name),
+        recipient=_recipient_field(declared.name),
     )
 
 
@@ -130,11 +130,11 @@ def skill_action(skill: Skill) -> Action:
         run,
         asks=spends,
         trial=trial if spends and is_built_in else None,
-        recipient=_recipient_of(skill.name) if is_built_in else "",
+        recipient=_recipient_field(skill.name) if is_built_in else "",
     )
 
 
-def _recipient_of(operation: str) -> str:
+def _recipient_field(operation: str) -> str:
     return next((each.json for each in recipient_fields(operation)), "")
 
 
@@ -190,8 +190,8 @@ class ActionPanel:
             values = self._form.values()
         except FormError:
             return
-        wallet, key = self._wallet(), self._key(values)
-        if not await self._agreed(wallet, values):
+        wallet, key = self._wallet(), self._idempotency_key(values)
+        if not await self._confirm(wallet, values):
             return
         self._button.props("loading")
         try:
@@ -199,7 +199,7 @@ class ActionPanel:
                 self._notify(await self._action.run(wallet.id, values, key), good=True)
             self._open = None
         except SolwardError as error:
-            self._failed(error, values)
+            self._show_failure(error, values)
         finally:
             self._button.props(remove="loading")
 
@@ -212,7 +212,7 @@ class ActionPanel:
             return
         self._form.take_names(self._action.recipient, AddressBook.from_lists(wallets, contacts))
 
-    async def _agreed(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
+    async def _confirm(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Return whether a person confirms the action, or it needs no confirmation."""
         action = self._action
         if not action.asks:
@@ -222,26 +222,26 @@ class ActionPanel:
         if self._open is not None and self._open[0] == values:
             # It may be paid already: a dry run would judge a second payment, and might refuse it.
             again = "This request was already sent. Repeating it pays at most once."
-            return await confirmed(question, [again, *_lines(values)], action.verb)
+            return await confirmed(question, [again, *_value_lines(values)], action.verb)
         trial = action.trial
         if trial is None:
-            about = [*_lines(values), _NO_TRIAL, await _can_leave(wallet.id)]
+            about = [*_value_lines(values), _NO_TRIAL, await _can_leave_text(wallet.id)]
             return await confirmed(question, about, action.verb)
         return await confirm_preview(
             wallet.id,
             question,
-            await _facts(values, action.schema["properties"]),
+            await _to_facts(values, action.schema["properties"]),
             action.verb,
             lambda: trial(wallet.id, values),
             lambda: self._form.unchecked() == values,
         )
 
-    def _key(self, values: Mapping[str, Any]) -> str:
+    def _idempotency_key(self, values: Mapping[str, Any]) -> str:
         if self._open is not None and self._open[0] == values:
             return self._open[1]
         return str(uuid4())
 
-    def _failed(self, error: SolwardError, values: Mapping[str, Any]) -> None:
+    def _show_failure(self, error: SolwardError, values: Mapping[str, Any]) -> None:
         key = error.idempotency_key if isinstance(error, ClientError) else None
         self._open = None if key is None else (values, key)
         sw.notify_error(error)
@@ -263,7 +263,7 @@ class SkillChooser:
     def __init__(self, wallet: CurrentWallet) -> None:
         self._wallet = wallet
         self._skills: dict[str, Skill] = {}
-        self._select = ui.select([], label="Skill", with_input=True, on_change=self._chosen)
+        self._select = ui.select([], label="Skill", with_input=True, on_change=self._show_form)
         self._select.props('outlined dense data-testid="skill"').classes("sw-field")
         self._place = ui.element("div")
 
@@ -277,7 +277,7 @@ class SkillChooser:
             )
         self._skills = fresh
 
-    def _chosen(self) -> None:
+    def _show_form(self) -> None:
         self._place.clear()
         skill = self._skills.get(str(self._select.value))
         if skill is not None:
@@ -285,25 +285,25 @@ class SkillChooser:
                 ActionPanel(skill_action(skill), self._wallet)
 
 
-def _lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name}: {_value_text(value)}" for name, value in values.items()]
+def _value_lines(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: {_json_or_text(value)}" for name, value in values.items()]
 
 
-async def _facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+async def _to_facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the values as (title, text), with names for addresses if the service answers."""
     people = People()
     with suppress(SolwardError):
         people = await People.ask()
     found = []
     for name, value in values.items():
-        said = _value_text(value)
+        said = _json_or_text(value)
         if name == "to" and isinstance(value, str):
             said = f"{value.strip()}\n{people.warned(value.strip())}"
         found.append((fields[name].get("title", in_words(name)), said))
     return found
 
 
-async def _can_leave(wallet_id: str) -> str:
+async def _can_leave_text(wallet_id: str) -> str:
     try:
         sentence = (await api().wallets.limits(wallet_id))["canLeave"]["sentence"]
     except SolwardError as error:
@@ -311,7 +311,7 @@ async def _can_leave(wallet_id: str) -> str:
     return str(sentence)
 
 
-def _value_text(value: Any) -> str:
+def _json_or_text(value: Any) -> str:
     return jsontext.dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 
@@ -340,7 +340,7 @@ class Schedules:
                 more = {"look": sw.SMALL, "needs": sw.POLICY, "testid": "new-schedule"}
                 sw.button("New schedule", self._create, **more)
             # A run updates only the texts: a rebuilt button would lose a press on it.
-            self._rows = sw.LiveContent(self._build, of=_apart_from_runs)
+            self._rows = sw.LiveContent(self._build, of=_without_run_fields)
 
     def show(self, schedules: Sequence[Schedule], skills: Sequence[Skill]) -> None:
         self._skills = tuple(skills)
@@ -349,9 +349,9 @@ class Schedules:
             self._states[each.id].set_text(_state_text(each))
 
     def _build(self, schedules: Sequence[Schedule]) -> None:
-        sw.show_list(schedules, self._row, "This wallet has no schedule.")
+        sw.show_list(schedules, self._add_row, "This wallet has no schedule.")
 
-    def _row(self, schedule: Schedule) -> None:
+    def _add_row(self, schedule: Schedule) -> None:
         name, calls = schedule.name, api().schedules
 
         look = {"look": sw.SMALL, "of": f"of {name}"}
@@ -379,7 +379,7 @@ class Schedules:
             sw.text(name)
             sw.dim(f"{schedule.skill}, {schedule.when}")
             ui.space()
-            sw.button("Runs", lambda: _runs(schedule), **look)
+            sw.button("Runs", lambda: _show_runs(schedule), **look)
             parameters = jsontext.dumps(dict(schedule.parameters))
             terms = [f"{schedule.skill} {parameters}", schedule.when, f"Acts as {schedule.made_by}"]
             if schedule.status == "active":
@@ -425,14 +425,14 @@ class Schedules:
             ui.notify(f"{schedule.name} is changed", type="positive")
 
 
-def _apart_from_runs(schedules: Sequence[Schedule]) -> object:
+def _without_run_fields(schedules: Sequence[Schedule]) -> object:
     return [
         {name: value for name, value in each.raw.items() if name not in _OF_RUNS}
         for each in schedules
     ]
 
 
-async def _runs(schedule: Schedule) -> None:
+async def _show_runs(schedule: Schedule) -> None:
     found = await api().schedules.runs(schedule.wallet_id, schedule.id, limit=_RUNS)
     async with show_dialog(f"Runs of {schedule.name}"):
         with sw.marked(sw.stack("sw-list"), "runs"):
@@ -465,10 +465,10 @@ class _ScheduleForm:
         self._place = ui.element("div")
         others = [each for each in _offered_fields(kind) if each.json not in _SKILLS]
         self._form = Form(form_schema(others), known)
-        self._skill.on_value_change(self._chosen)
+        self._skill.on_value_change(self._show_form)
         self._skill.set_value(known.get("skill"))
 
-    def _chosen(self) -> None:
+    def _show_form(self) -> None:
         self._place.clear()
         self._parameters = None
         for each in self._skills:

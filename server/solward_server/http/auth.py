@@ -115,7 +115,7 @@ class Caller:
 
     @property
     def until_ms(self) -> int | None:
-        """When the admin credential expires, in Unix milliseconds; None for never."""
+        """The time when the admin credential expires, in Unix milliseconds; None for never."""
         return None if self.admin is None else self.admin.expires_ms
 
     def needs(self, role: Role) -> None:

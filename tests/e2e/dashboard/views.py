@@ -81,12 +81,12 @@ def chooses(label: str, option: str) -> Act:
 
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
-    "frame._confirmed": ("/", (presses("freeze-all"),)),
+    "frame._ask_reason": ("/", (presses("freeze-all"),)),
     "pages.plugins.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
     "pages.plugins.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "leaving.confirm_preview": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
-    "pages.holds._confirmed": ("/holds", (first('[data-testid^="approve-"]'),)),
+    "pages.holds._ask_decision_note": ("/holds", (first('[data-testid^="approve-"]'),)),
     "pages.agent_form.create_agent": (
         "/agents",
         (clicks("New agent"), chooses("Start from", "Balance reporter"), presses("create")),
@@ -99,12 +99,12 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "pages.agents.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transaction.show_record": ("/transactions", (first(".ag-row"),)),
     "pages.transactions.edit_contacts": ("/transactions", (clicks("Contacts"),)),
-    "pages.wallet_actions._runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
+    "pages.wallet_actions._show_runs": ("/wallets/{wallet_id}", (clicks("Runs of look"),)),
     "pages.wallet_actions._ask_schedule": (
         "/wallets/{wallet_id}",
         (presses("new-schedule", "confirm"),),
     ),
-    "pages.wallet._toggle": ("/wallets/{wallet_id}", (presses("freeze"),)),
+    "pages.wallet._toggle_freeze": ("/wallets/{wallet_id}", (presses("freeze"),)),
     "pages.wallet._edit_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
     "pages.wallet._show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
     "pages.wallets.create_wallet": (
@@ -120,7 +120,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         "/payments",
         (first('[data-testid^="payment-"] button[aria-label^="Details"]'),),
     ),
-    "pages.policy._new_grant": (
+    "pages.policy._ask_new_grant": (
         "/policy",
         (clicks("Add a grant"), fills("Grant", "somebody may do something"), presses("check")),
     ),
@@ -128,7 +128,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
 
 # One of each kind: a question, a form, one over another, one that is shown once.
 OFTEN = (
-    "frame._confirmed",
+    "frame._ask_reason",
     "pages.wallets.create_wallet",
     "pages.agent_form.review",
     "dialogs.show_secret",
