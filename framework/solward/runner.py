@@ -110,9 +110,9 @@ class Runner(Generic[T]):
     def _begin(self, key: str, run: Coroutine[Any, Any, T]) -> None:
         task = asyncio.create_task(run, name=f"{self._name} {key}")
         self._running[key] = task
-        task.add_done_callback(functools.partial(self._ended, key))
+        task.add_done_callback(functools.partial(self._handle_end, key))
 
-    def _ended(self, key: str, task: asyncio.Task[T]) -> None:
+    def _handle_end(self, key: str, task: asyncio.Task[T]) -> None:
         """Look for due runs again after the run of `key` has ended."""
         del self._running[key]
         self.wake()

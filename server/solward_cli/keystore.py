@@ -133,12 +133,12 @@ async def export(settings: Settings, wallet: str, file: Path) -> None:
     Only the owner can read the new file: anybody who reads it can spend from the wallet. The audit
     log records the export.
     """
-    from solward.vault.custody.export import check_free, choose, export_wallet, newest_keystore
+    from solward.vault.custody.export import check_file_free, choose, export_wallet, newest_keystore
     from solward.vault.custody.model import wallet_of
     from solward.vault.store import wallets as store
 
     path = Path.cwd() / file
-    check_free(path)
+    check_file_free(path)
     async with offline_database(settings) as database:
         newest = await newest_keystore(database)
         async with database.read() as connection:

@@ -151,7 +151,7 @@ async def test_a_started_agent_decides_and_the_decision_is_audited(
     async with host.database.read() as connection:
         rows = (await connection.execute(select(audit).order_by(audit.c.seq))).all()
     subject = {"agentId": agent.id, "name": agent.name, "principal": "service"}
-    created = subject | {"after": jsontext.loads(jsontext.dumps(agent.audited()))}
+    created = subject | {"after": jsontext.loads(jsontext.dumps(agent.to_audit()))}
     before, after = {"status": "idle"}, {"status": "running"}
     started = subject | after | {"before": before, "after": after}
     told = [

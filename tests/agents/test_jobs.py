@@ -209,7 +209,7 @@ async def test_a_job_that_ended_without_leaving_its_cycle_is_made_again(
     await run(database, "DELETE FROM procrastinate_jobs")
     assert await sweep(database) == 0
     async with database.write() as connection:
-        assert await store.rearm(connection, NOW) == ["a"]
+        assert await store.allow_new_jobs(connection, NOW) == ["a"]
     assert await sweep(database) == 1
 
 
@@ -220,7 +220,7 @@ async def test_reaping_waits_for_nobody_who_works_on_an_agent(database: Database
     async with database.write() as holds:
         await agent_store.get_agent(holds, "a", lock=True)
         async with asyncio.timeout(10), database.write() as connection:
-            assert await store.rearm(connection, NOW) == ["b"]
+            assert await store.allow_new_jobs(connection, NOW) == ["b"]
 
 
 async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Database) -> None:

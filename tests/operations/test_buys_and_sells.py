@@ -217,7 +217,9 @@ async def lagging(swaps: SwapBench, *, with_blockhash: bool = True) -> AsyncIter
 async def no_purchase_is_sent(swaps: SwapBench) -> None:
     fast_slots(swaps.bench.ledger)
     held, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
-    with pytest.raises(TransactionFailed, match=r"have not reached what landed.*nothing was sent"):
+    with pytest.raises(
+        TransactionFailed, match=r"has reached the newest landed slot.*nothing was sent"
+    ):
         await swaps.swap("SOL", "USDC", 1)
     assert (await swaps.units(USDC_POOL.mint), await swaps.sent()) == (held, sent)
 
@@ -409,5 +411,5 @@ async def test_an_answer_that_says_it_is_older_is_none(swaps: SwapBench) -> None
     ledger = swaps.bench.ledger
     slot = old["context"]["slot"]
     assert await ledger.account_from(account, slot) is not None
-    with pytest.raises(LedgerUnavailable, match="have not reached what landed"):
+    with pytest.raises(LedgerUnavailable, match="has reached the newest landed slot"):
         await ledger.account_from(account, slot + 1)

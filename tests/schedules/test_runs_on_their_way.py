@@ -173,9 +173,9 @@ async def test_two_runs_of_one_due_time_are_one_by_their_fence(tmp_path: Path) -
         ((first, due_ms),), _ = await runner.take_due(10)
         ((second, _),), _ = await runner.take_due(10)
         assert second.fence == first.fence + 1
-        await runner._one(first, due_ms)
+        await runner._run_schedule(first, due_ms)
         assert await paid(table, wallet) == []
-        await runner._one(second, due_ms)
+        await runner._run_schedule(second, due_ms)
         assert len(await paid(table, wallet)) == 1
 
 
@@ -224,7 +224,7 @@ async def test_a_schedule_that_becomes_unreadable_while_it_runs_is_due_again(
         set_zone = text("UPDATE schedules SET time_zone = :zone")
         async with table.service.database.write() as connection:
             await connection.execute(set_zone, {"zone": "Mars/Olympus"})
-        await runner._one(schedule, due_ms)
+        await runner._run_schedule(schedule, due_ms)
         (run,) = await table.runs(wallet, made["id"])
         assert (run["status"], len(await paid(table, wallet))) == ("succeeded", 1)
         async with table.service.database.write() as connection:

@@ -127,7 +127,7 @@ async def test_a_frozen_service_that_comes_back_neither_pays_nor_tells(
         await dies(first)
         await second.run_due()
         before = await second.runs(wallet, made["id"])
-        await first.schedules.runner._one(schedule, due_ms)
+        await first.schedules.runner._run_schedule(schedule, due_ms)
         assert await second.runs(wallet, made["id"]) == before
         assert len(await paid(second, wallet)) == 1
 

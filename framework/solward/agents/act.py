@@ -44,7 +44,7 @@ class ActionResult:
 
 
 def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
-    """Return the actor of an agent's call; its action key allows one call of a skill per cycle."""
+    """Return the actor of an agent's call. Its action key allows one call of a skill per cycle."""
     scope = f"agent:{agent.id}"
     return Actor(
         principal=scope,
@@ -59,7 +59,7 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
 async def act(
     agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
 ) -> ActionResult:
-    """Run the skill; a refusal by the skill, the guardrails or the ledger is the outcome.
+    """Run the chosen skill; if it is refused or fails, return the reason as the outcome.
 
     A skill that may spend is never interrupted: if `act` is cancelled, the skill is finished first,
     so that its payment is recorded.
@@ -68,7 +68,7 @@ async def act(
         return ActionResult(None, NO_ACTION)
     action = storable(f"{call.name}(…)")
     try:
-        params = exact(_parsed(call.arguments))
+        params = exact(_parse_arguments(call.arguments))
         text = jsontext.dumps(params)
     except (jsontext.DuplicateKey, jsontext.UnfitValue) as error:
         return ActionResult(action, storable(f"Not executed: the arguments are not valid: {error}"))
@@ -85,8 +85,8 @@ async def act(
         AgentView(agent.id, agent.name),
     )
     if not spends:
-        return ActionResult(action, storable(await _outcome(work)))
-    outcome, cancelled = await run_to_end(_outcome(work))
+        return ActionResult(action, storable(await _outcome_text(work)))
+    outcome, cancelled = await run_to_end(_outcome_text(work))
     return ActionResult(action, storable(outcome), cancelled)
 
 
@@ -122,14 +122,14 @@ def exact(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _parsed(arguments: Any) -> Any:
+def _parse_arguments(arguments: Any) -> Any:
     """Return the arguments as an object; some vendors send JSON text, or nothing if empty."""
     if arguments is None or arguments == "":
         return {}
     return jsontext.read(arguments, has_nul=True) if isinstance(arguments, str) else arguments
 
 
-async def _outcome(work: Awaitable[str]) -> str:
+async def _outcome_text(work: Awaitable[str]) -> str:
     # A third-party skill's text may have secrets of the process, which no model may read.
     try:
         return concealed(await work)

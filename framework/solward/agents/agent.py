@@ -24,7 +24,7 @@ NANOUSD = 10**_USD_DECIMALS
 
 
 class DesiredState(StrEnum):
-    """The last command: start, pause or stop. A restarted service follows it, not the status."""
+    """An agent's last command: start, pause or stop. A restarted service obeys the command."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -33,7 +33,7 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuardrails:
-    """An agent's own limits, in lamports; the engine enforces and the prompt states them.
+    """An agent's own limits, in lamports. The engine enforces them; the prompt states them.
 
     Attributes:
         daily_costs_lamports: maximum fees and rent in 24 hours; None for the wallet's ceiling only.
@@ -46,7 +46,7 @@ class AgentGuardrails:
 
     @property
     def limits(self) -> ScopeLimits:
-        """The limits in the engine's type."""
+        """The limits as the engine's `ScopeLimits`."""
         return ScopeLimits(
             max_lamports_per_tx=self.max_lamports_per_transaction,
             max_tx_per_minute=self.max_transactions_per_minute,
@@ -68,7 +68,7 @@ class AgentGuardrails:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Token limits of one agent; None is no limit. A day is this hour and the 24 before it.
+    """Token limits of one agent; None means no limit. A day is this and the 24 hours before.
 
     Attributes:
         usd_by_default: whether the limit in dollars is the default, which does not stop a model
@@ -81,8 +81,7 @@ class TokenBudget:
     usd_by_default: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return those limits of `maxTokensPerCycle`, `maxTokensPerDay`, `maxUsdPerDay` that are
-        set."""
+        """Return the limits that are set, by their names in the API."""
         usd = self.max_nanousd_per_day
         values = {
             "maxTokensPerCycle": self.max_tokens_per_cycle,
@@ -92,7 +91,7 @@ class TokenBudget:
         return {name: value for name, value in values.items() if value is not None}
 
     def stored(self) -> dict[str, Any]:
-        """Return `to_json`, with `usdByDefault` if the limit in dollars is the default."""
+        """Return `to_json`, with `usdByDefault` if the dollar limit is the default, to store it."""
         return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
 
 
@@ -114,7 +113,7 @@ class TokensUsed:
     unpriced: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{tokens, usd, unpricedTokens}`."""
+        """Return the `{tokens, usd, unpricedTokens}` of an answer."""
         return {"tokens": self.tokens, "usd": usd_of(self.nanousd), "unpricedTokens": self.unpriced}
 
 
@@ -127,7 +126,7 @@ def usd_of(nanousd: int) -> Decimal:
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """Return a budget from the JSON that `to_json` or `stored` returned."""
+    """Return a budget from its JSON in the form of `to_json` or `stored`."""
     usd = stored.get("maxUsdPerDay")
     return TokenBudget(
         stored.get("maxTokensPerCycle"),
@@ -189,8 +188,8 @@ class Agent:
             guardrails=self.guardrails.to_json(),
         )
 
-    def audited(self) -> dict[str, Any]:
-        """Return the fields that its owner chose, for the audit log's entry of a change."""
+    def to_audit(self) -> dict[str, Any]:
+        """Return the fields that the owner chose, as the audit log records their changes."""
         body = self.to_json()
         for chosen_by_others in ("id", "isLlm", "status", "createdAt", "error"):
             body.pop(chosen_by_others, None)
@@ -300,7 +299,7 @@ _USAGE = ("input_tokens", "output_tokens", "cost_nanousd")
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:
-    """Return `{inputTokens, outputTokens, costUsd}`; `costUsd` is null if it is not known."""
+    """Return `{inputTokens, outputTokens, costUsd}`; `costUsd` is null if the cost is not known."""
     cost = usage.cost_nanousd
     return {
         "inputTokens": usage.input_tokens,

@@ -15,7 +15,7 @@ LINGER_S = 0.02
 
 
 class Batcher(Generic[K, V]):
-    """Runs items in batches: items that arrive while a batch runs make up the next one.
+    """Runs items in batches: items that arrive while a batch runs form the next batch.
 
     A thousand agents enter and leave a thousand cycles a second; a transaction for each would cost
     more processor time than everything else in a cycle together. A single item runs at once. If a
@@ -45,10 +45,10 @@ class Batcher(Generic[K, V]):
         future: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._worker is None:
-            self._worker = asyncio.create_task(self._work())
+            self._worker = asyncio.create_task(self._run_batches())
         return future
 
-    async def _work(self) -> None:
+    async def _run_batches(self) -> None:
         try:
             while self._waiting:
                 batch = self._waiting[: self._max_items]

@@ -53,7 +53,7 @@ class BudgetReservation:
         return usage_row(self.agent_id, self.hour * HOUR_MS, usage)
 
     def settled(self, usage: Usage | None) -> dict[str, Any] | None:
-        """Return the row that corrects the reservation to `usage`; None if it stays counted."""
+        """Return the row that changes the reserved amount to `usage`; None if no row is needed."""
         if usage is None:
             if self.is_llm:
                 return None
@@ -86,7 +86,7 @@ class _BudgetRequest:
 
 
 class ModelBudget:
-    """The budgets of all agents' models."""
+    """Reserves and settles the model budgets of all agents."""
 
     def __init__(self, database: Database, registry: Callable[[], Registry]) -> None:
         # `registry` returns the plugins that are loaded now.
@@ -94,13 +94,13 @@ class ModelBudget:
         self._registry = registry
         self._reserving: Batcher[
             _BudgetRequest, tuple[int, BudgetReservation] | TokenBudgetReached
-        ] = Batcher(self._reserve)
-        self._settling: Batcher[dict[str, Any], None] = Batcher(self._settle)
+        ] = Batcher(self._store_reservations)
+        self._settling: Batcher[dict[str, Any], None] = Batcher(self._store_settlements)
 
     async def reserve(
         self, agent: Agent, request: CompletionRequest
     ) -> tuple[CompletionRequest, BudgetReservation | None]:
-        """Reserve budget for a request; return it with its answer limited, and the reservation.
+        """Reserve budget; return the request with a limited answer, and the reservation.
 
         The reservation is None if the agent has no limit per day.
 
@@ -139,12 +139,12 @@ class ModelBudget:
         if row is not None:
             await self._settling(row)
 
-    async def _settle(self, rows: Sequence[dict[str, Any]]) -> list[None]:
+    async def _store_settlements(self, rows: Sequence[dict[str, Any]]) -> list[None]:
         async with self._database.write() as connection:
             await store.add_usage(connection, rows)
         return [None] * len(rows)
 
-    async def _reserve(
+    async def _store_reservations(
         self, requests: Sequence[_BudgetRequest]
     ) -> list[tuple[int, BudgetReservation] | TokenBudgetReached]:
         ids = {each.agent_id for each in requests}
@@ -196,11 +196,11 @@ def output_allowance(
     if budget.max_tokens_per_day is not None:
         rooms.append(budget.max_tokens_per_day - used.tokens)
     room = min((each for each in rooms if each is not None), default=None)
-    by_price = _affordable(budget, used, model, prompt, price)
+    by_price = _affordable_tokens(budget, used, model, prompt, price)
     if room is not None and room <= prompt:
         raise TokenBudgetReached(
             f"The token budget has no room: the prompt has about {prompt} tokens, "
-            f"{max(room, 0)} are left ({used.tokens} used in the last day; {_limits(budget)})"
+            f"{max(room, 0)} are left ({used.tokens} used in the last day; {_limits_text(budget)})"
         )
     most = None if room is None else room - prompt
     if budget.max_nanousd_per_day is not None or budget.max_tokens_per_day is not None:
@@ -209,10 +209,10 @@ def output_allowance(
     return most
 
 
-def _affordable(
+def _affordable_tokens(
     budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Return how many tokens of an answer the remaining dollars can pay for; None if not known."""
+    """Return how many answer tokens the remaining dollars can buy; None if this is not known."""
     limit = budget.max_nanousd_per_day
     if limit is None:
         return None
@@ -245,5 +245,5 @@ def estimated_tokens(request: CompletionRequest) -> int:
     return -(-size // _BYTES_PER_TOKEN)
 
 
-def _limits(budget: TokenBudget) -> str:
+def _limits_text(budget: TokenBudget) -> str:
     return ", ".join(f"{name} {value}" for name, value in budget.to_json().items())

@@ -101,7 +101,7 @@ RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 @dataclass(slots=True)
 class _Progress:
-    """The results of a cycle's phases so far, which are recorded if a later phase fails."""
+    """The results of a cycle's past phases, to record if a later phase fails."""
 
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
@@ -129,17 +129,17 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> NextCycle |
     ):
         entered, cancelled = await run_to_end(parts.journal.enter(agent_id, cycle))
         if entered is not None and cancelled:
-            await _abandon(entered.agent, parts)
+            await _abandon_cycle(entered.agent, parts)
         if cancelled:
             raise asyncio.CancelledError
         if entered is None:
             metrics.CYCLES.labels("fenced").inc()
             return None
         with metrics.CYCLE.time():
-            return await _run(entered, agent_id, cycle, parts)
+            return await _run_entered(entered, agent_id, cycle, parts)
 
 
-async def _run(
+async def _run_entered(
     entered: EnteredCycle, agent_id: str, cycle: int, parts: CycleParts
 ) -> NextCycle | None:
     started_ms = parts.clock()
@@ -150,7 +150,7 @@ async def _run(
     try:
         done = await _decide_and_act(entered, cycle, parts, progress)
     except asyncio.CancelledError:
-        await _abandon(entered.agent, parts)
+        await _abandon_cycle(entered.agent, parts)
         raise
     except TokenBudgetReached as error:
         done = ActionResult(None, f"Waiting: {error}")
@@ -173,7 +173,7 @@ async def _run(
         usage=progress.usage,
     )
     parts.hook(agent_id, Phase.ACTED)
-    result = _result(entered.agent, progress, started_ms, parts.clock())
+    result = _cycle_result(entered.agent, progress, started_ms, parts.clock())
     leaving = parts.journal.leave(decision, entered.agent.fence, result)
     with tracing.span("agent.remember"):
         continues, cancelled = await run_to_end(leaving)
@@ -183,7 +183,7 @@ async def _run(
     return NextCycle(cycle + 1, result.next_run_ms) if continues else None
 
 
-async def _abandon(agent: Agent, parts: CycleParts) -> None:
+async def _abandon_cycle(agent: Agent, parts: CycleParts) -> None:
     try:
         await run_to_end(parts.journal.abandon(agent.id, agent.fence))
     except StoreError as error:
@@ -231,7 +231,7 @@ async def _decide_and_act(
         return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
 
-def _result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -> CycleResult:
+def _cycle_result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -> CycleResult:
     failure = progress.failure
     failures = 0 if failure is None else agent.failures + 1
     status = AgentStatus.ERROR if failures >= ERROR_AFTER else AgentStatus.RUNNING

@@ -32,7 +32,7 @@ class Defaults:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> dict[str, Any]:
-    """Return the attributes of a new agent from the body of a create request, in either form.
+    """Return the attributes of a new agent from the body of a create request of either form.
 
     The second form has `maxSolPerTransaction` at the top level and no `walletId`; `wallet_id` is
     then None. In that form, and with a `template`, a missing provider or model gets its default.
@@ -49,7 +49,7 @@ def read_create(
     fills = short or asked.template is not None
     if fills and provider is None:
         provider, model = defaults.provider, model or defaults.model
-    provider = _provider(provider, models)
+    provider = _check_provider(provider, models)
     if model is None:
         if not fills:
             raise InvalidRequest(f"llmModel is required, such as {models[provider]}")
@@ -67,7 +67,7 @@ def read_create(
         "guardrails": read_guardrails(asked, asked.guardrails, defaults.guardrails),
         "loop_interval_ms": asked.loop_interval_ms,
         "llm_options": asked.llm_options or {},
-        "llm_budget": _budget(asked.llm_budget or {}, None),
+        "llm_budget": _read_budget(asked.llm_budget or {}, None),
     }
 
 
@@ -106,18 +106,18 @@ def read_update(
     given = {name: getattr(asked, name) for name in _AS_GIVEN}
     changed = {name: value for name, value in given.items() if value is not None}
     if asked.llm_provider is not None:
-        changed["llm_provider"] = _provider(asked.llm_provider, providers)
+        changed["llm_provider"] = _check_provider(asked.llm_provider, providers)
     if "guardrails" in body or any(each.json in body for each in fields_of(Guardrails)):
         changed["guardrails"] = read_guardrails(asked, asked.guardrails, current.guardrails)
     if asked.llm_budget is not None:
-        changed["llm_budget"] = _budget(asked.llm_budget, current.llm_budget)
+        changed["llm_budget"] = _read_budget(asked.llm_budget, current.llm_budget)
     return changed
 
 
 _AS_GIVEN = ("name", "llm_model", "strategy", "loop_interval_ms", "llm_options")
 
 
-def _budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudget:
+def _read_budget(given: Mapping[str, Any], current: TokenBudget | None) -> TokenBudget:
     """Return a token budget. An omitted number stays the same, and null removes a limit.
 
     Args:
@@ -149,7 +149,7 @@ def read_guardrails(
     )
 
 
-def _provider(value: object, providers: Collection[str]) -> str:
+def _check_provider(value: object, providers: Collection[str]) -> str:
     names = ", ".join(sorted(providers)) or "none is installed"
     if value is None:
         raise InvalidRequest(f"llmProvider is required; one of: {names}")

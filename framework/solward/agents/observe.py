@@ -43,7 +43,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Permissions that an agent has by grants, for its prompt and its tools.
+    """The permissions that grants give an agent, for its prompt and its tools.
 
     Attributes:
         sentences: the grants of the agent and its wallet, or without grants the defaults.
@@ -54,7 +54,7 @@ class Permissions:
     granted: frozenset[str] = frozenset()
 
     def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Return the tools, without those for which the agent lacks a needed grant."""
+        """Return the tools without the tools for which the agent lacks a grant."""
         withheld = _BY_GRANT_ALONE.keys() - self.granted
         return tuple(tool for tool in tools if tool.name not in withheld)
 
@@ -70,7 +70,7 @@ WITHOUT_GRANTS: Final = Permissions()
 
 
 class PermissionReader:
-    """Reads agents' permissions; while no grant changes, it queries only the policy's version."""
+    """Reads agents' permissions. If no grant has changed, only the policy's version is queried."""
 
     def __init__(self, database: Database, tokens: TokenList) -> None:
         self._database = database
@@ -86,9 +86,9 @@ class PermissionReader:
     async def read(self, connection: AsyncConnection, agents: Sequence[Agent]) -> list[Permissions]:
         """Return the permissions of each of these agents, in the caller's transaction."""
         version = await store.version(connection)
-        return [await self._of(connection, agent, version) for agent in agents]
+        return [await self._fetch(connection, agent, version) for agent in agents]
 
-    async def _of(self, connection: AsyncConnection, agent: Agent, version: int) -> Permissions:
+    async def _fetch(self, connection: AsyncConnection, agent: Agent, version: int) -> Permissions:
         key = (agent.id, agent.name, agent.wallet_id)
         known = self._known.get(key)
         if known is None or known[0] != version:
@@ -204,22 +204,22 @@ async def observe(
         failed = {"error": f"The wallet could not be observed: {why}"}
         return Observation(failed | when, permissions)
     # Omitted if empty, because a model that reads of holds in every cycle starts to request them.
-    waiting = {"heldTransactions": [_held(each) for each in known.held]} if known.held else {}
+    waiting = {"heldTransactions": [_hold_json(each) for each in known.held]} if known.held else {}
     seen = {
         "walletName": observed.name,
         "walletAddress": observed.address,
         "solBalance": lamports_to_sol(holds.lamports),
-        "tokenBalances": [_token(token) for token in holds.to_json()["tokens"]],
-        "recentTransactions": [_transaction(record) for record in known.recent],
+        "tokenBalances": [_token_json(token) for token in holds.to_json()["tokens"]],
+        "recentTransactions": [_transaction_json(record) for record in known.recent],
     }
     return Observation(seen | waiting | when, permissions)
 
 
-def _token(token: dict[str, Any]) -> dict[str, Any]:
+def _token_json(token: dict[str, Any]) -> dict[str, Any]:
     return {name: token[name] for name in ("mint", "symbol", "uiBalance") if name in token}
 
 
-def _held(hold: Hold) -> dict[str, Any]:
+def _hold_json(hold: Hold) -> dict[str, Any]:
     return {
         "id": hold.id,
         "state": hold.state.value,
@@ -229,7 +229,7 @@ def _held(hold: Hold) -> dict[str, Any]:
     }
 
 
-def _transaction(record: TransactionRecord) -> dict[str, Any]:
+def _transaction_json(record: TransactionRecord) -> dict[str, Any]:
     body = record.to_json()
     # A model can learn from the reason why a transaction was blocked or failed.
     names = ("type", "status", "details", "timestamp", "error")

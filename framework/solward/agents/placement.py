@@ -89,7 +89,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
         """
         if self._closed or agent_id in self._running:
             return
-        self._push(agent_id, NextCycle(cycle, due_ms))
+        self._schedule_cycle(agent_id, NextCycle(cycle, due_ms))
         self.start()
 
     async def halt(self, agent_id: str) -> None:
@@ -118,24 +118,24 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
             heapq.heappop(self._heap)
             if counts:
                 del self._waiting[agent_id]
-                self._begin(agent_id, self._one(agent_id, cycle))
+                self._begin(agent_id, self._run_one_cycle(agent_id, cycle))
         return LONGEST_WAIT_S
 
-    def _push(self, agent_id: str, upcoming: NextCycle) -> None:
+    def _schedule_cycle(self, agent_id: str, upcoming: NextCycle) -> None:
         waiting = (upcoming.due_ms, agent_id, upcoming.cycle)
         self._waiting[agent_id] = waiting
         heapq.heappush(self._heap, waiting)
         if self._heap[0] is waiting:
             self.wake()
 
-    async def _one(self, agent_id: str, cycle: int) -> NextCycle | None:
+    async def _run_one_cycle(self, agent_id: str, cycle: int) -> NextCycle | None:
         try:
             return await self._run(agent_id, cycle)
         except Exception:
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
             return NextCycle(cycle, now_ms() + RETRY_MS)
 
-    def _ended(self, key: str, task: asyncio.Task[NextCycle | None]) -> None:
+    def _handle_end(self, key: str, task: asyncio.Task[NextCycle | None]) -> None:
         del self._running[key]
         if self._room == 1:
             self.wake()
@@ -144,7 +144,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
         if not (task.cancelled() or halted or self._closed):
             upcoming = task.result()
             if upcoming is not None:
-                self._push(key, upcoming)
+                self._schedule_cycle(key, upcoming)
 
 
 def default(database: Database, run: RunCycle) -> Placement:

@@ -65,7 +65,7 @@ async def complete(
     request: CompletionRequest,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Completion:
-    """Return the provider's whole answer; any failure of its code is a `ProviderError`."""
+    """Return the provider's whole answer; any failure in its code raises `ProviderError`."""
     name = agent.llm_provider
     with (
         _provider_call(agent, f"Provider {name!r} did not answer within {timeout_s:g} s"),
@@ -83,7 +83,7 @@ async def stream(
     request: CompletionRequest,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> AsyncGenerator[str | Usage, None]:
-    """Yield the provider's answer as it arrives, then its usage; fails as `complete` does.
+    """Yield the provider's answer as it arrives, then its usage; raises `complete`'s errors.
 
     Closing it closes the provider's generator.
     """
@@ -159,18 +159,18 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
-    """Return the call of an agent's provider; raises `ProviderError` if it is not installed."""
+    """Return the function that calls an agent's provider; raises `ProviderError` if missing."""
     loaded = installed(registry, agent)
-    return functools.partial(loaded.complete, **_given(settings, loaded, agent))
+    return functools.partial(loaded.complete, **_call_arguments(settings, loaded, agent))
 
 
 def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
-    """Return the streaming call of an agent's provider; raises as `completer` does."""
+    """Return the function that streams from an agent's provider; raises as `completer` does."""
     loaded = installed(registry, agent)
-    return functools.partial(loaded.stream, **_given(settings, loaded, agent))
+    return functools.partial(loaded.stream, **_call_arguments(settings, loaded, agent))
 
 
-def _given(settings: Settings, loaded: LoadedProvider, agent: Agent) -> dict[str, Any]:
+def _call_arguments(settings: Settings, loaded: LoadedProvider, agent: Agent) -> dict[str, Any]:
     try:
         return {"options": agent.llm_options, "context": settings.provider_context(loaded.spec)}
     except ConfigError as error:
@@ -194,7 +194,7 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
             "provider_price_failed",
             agent_id=agent.id,
             provider=agent.llm_provider,
-            reason=_reason(error),
+            reason=_failure_text(error),
         )
         return None
     if not isinstance(found, ModelPrice):
@@ -208,8 +208,8 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
     return None
 
 
-def _reason(error: Exception) -> str:
-    """Return why a provider gave no price, in one line without secrets."""
+def _failure_text(error: Exception) -> str:
+    """Return one line without secrets that says why a provider gave no price."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"no answer within {PRICE_TIMEOUT_S:g} s"
     if isinstance(error, SolwardError | OSError):

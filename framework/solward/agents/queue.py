@@ -82,7 +82,7 @@ class QueuePlacement:
         self._database = database
         self._clock = clock
         connector = _PatientConnector(
-            conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_hurried
+            conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_skip_disk_sync
         )
         self.app = App(connector=connector)
 
@@ -94,7 +94,7 @@ class QueuePlacement:
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
         """Create the cycle's job now if it is due; workers would create it within a second."""
         async with self._database.write() as connection:
-            await self._defer(connection, 1, agent_id)
+            await self._create_jobs(connection, 1, agent_id)
 
     async def sweep(self, most: int = store.BACKLOG) -> int:
         """Create jobs for due cycles, unless another process does it now; return their number.
@@ -106,7 +106,7 @@ class QueuePlacement:
             if not await try_lock_exclusive(connection, "sweep"):
                 return 0
             room = most - await store.count_waiting(connection)
-            return await self._defer(connection, max(0, room))
+            return await self._create_jobs(connection, max(0, room))
 
     async def reap(self) -> tuple[int, int]:
         """Drop the jobs of dead workers, so that new jobs can be created for their agents.
@@ -127,13 +127,13 @@ class QueuePlacement:
                     dropped += 1
             await jobs.prune_stalled_workers(PRUNE_S)
         async with self._database.write() as connection:
-            return dropped, len(await store.rearm(connection, self._clock()))
+            return dropped, len(await store.allow_new_jobs(connection, self._clock()))
 
     async def halt(self, agent_id: str) -> None:
         """See `Placement`. If the worker is dead or frozen, its run loses the fence, and can
         neither spend nor be recorded."""
         async with self._database.write() as connection:
-            await self._cancel(connection, agent_id)
+            await self._cancel_jobs(connection, agent_id)
         checked = 0.0
         while True:
             async with self._database.read() as connection:
@@ -153,11 +153,11 @@ class QueuePlacement:
         async with self._database.write() as connection:
             if any((await store.jobs_of(connection, agent_id)).values()):
                 # The job may have started after the first cancellation.
-                await self._cancel(connection, agent_id)
+                await self._cancel_jobs(connection, agent_id)
             elif await store.revoke_fence(connection, agent_id, fence):
                 _log.warning("cycle_cut_off", agent_id=agent_id)
 
-    async def _defer(
+    async def _create_jobs(
         self, connection: AsyncConnection, most: int, agent_id: str | None = None
     ) -> int:
         due = await store.take_due(connection, self._clock(), most, agent_id)
@@ -178,7 +178,7 @@ class QueuePlacement:
                 await jobs.batch_defer_jobs_async(made, connection=await store.driver(connection))
         return len(made)
 
-    async def _cancel(self, connection: AsyncConnection, agent_id: str) -> None:
+    async def _cancel_jobs(self, connection: AsyncConnection, agent_id: str) -> None:
         """Drop an agent's waiting jobs, and let its worker cancel the running one."""
         driver = await store.driver(connection)
         with queue_errors():
@@ -197,7 +197,7 @@ def queue_errors() -> Iterator[None]:
         raise StoreError("The queue cannot be reached") from error
 
 
-async def _hurried(connection: Driver[Any]) -> None:
+async def _skip_disk_sync(connection: Driver[Any]) -> None:
     """Fetch and finish jobs without waiting for the disk. After a power cut some finished jobs may
     be back; the fence refuses to run them again."""
     await connection.set_autocommit(True)
@@ -250,7 +250,7 @@ class Worker:
         # procrastinate logs every job three times.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
         self._queue = QueuePlacement(database, clock)
-        self._queue.app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
+        self._queue.app.task(name=store.TASK, queue=store.QUEUE)(self._run_cycle)
         # `App.run_worker_async` would make the same worker and hide its id, which `ready` needs.
         self._worker = QueueWorker(
             self._queue.app,
@@ -276,7 +276,7 @@ class Worker:
         async with contextlib.AsyncExitStack() as stack:
             with queue_errors():
                 await stack.enter_async_context(self._queue.app.open_async())
-            upkeep = (self._every(SWEEP_S, self._sweep), self._every(REAP_S, self._reap))
+            upkeep = (self._repeat(SWEEP_S, self._sweep), self._repeat(REAP_S, self._reap))
             working = [asyncio.create_task(each) for each in (self._worker.run(), *upkeep)]
             stop = asyncio.create_task(self._stopping.wait())
             try:
@@ -306,14 +306,14 @@ class Worker:
         async with self._database.read() as connection:
             return await store.count_workers(connection, [worker_id]) == 1
 
-    async def _cycle(self, agent_id: str, cycle: int) -> None:
+    async def _run_cycle(self, agent_id: str, cycle: int) -> None:
         try:
             await self._run(agent_id, cycle)
         except Exception:
             # `reap` releases the job, as if the worker had died.
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
 
-    async def _every(self, pause_s: float, do: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, pause_s: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
             await do()
             await asyncio.sleep(pause_s)
@@ -358,12 +358,12 @@ _TUNE = (
 
 
 async def prepare(connection: AsyncConnection, *, makes: bool = True) -> None:
-    """Check the queue's tables, and create missing ones if `makes` is true, in any process.
+    """Check the queue's tables; also create missing tables if `makes` is true.
 
     Raises:
         StoreError: the tables are older or newer than the installed release.
     """
-    if missing := await _missing(connection, makes=makes):
+    if missing := await _missing_migrations(connection, makes=makes):
         raise StoreError(
             f"The queue's tables in the database are older than the installed procrastinate"
             f" {release} and lack its migration {missing[0].name}: stop every process, back up the"
@@ -382,7 +382,7 @@ async def upgrade(database: Database) -> list[str]:
     applied: list[str] = []
     while True:
         async with database.write() as connection:
-            missing = await _missing(connection)
+            missing = await _missing_migrations(connection)
             if not missing:
                 return applied
             name = missing[0].name
@@ -395,11 +395,11 @@ async def upgrade(database: Database) -> list[str]:
         applied.append(name)
 
 
-async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
+async def _missing_migrations(connection: AsyncConnection, *, makes: bool = True) -> list[Path]:
     """Return the migrations that the database lacks, in order; create missing tables if `makes`."""
     if makes:
         await lock_exclusive(connection, "jobs")
-    shipped = _shipped()
+    shipped = _shipped_migrations()
     names = [each.name for each in shipped]
     tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
     if "queue_migrations" not in tables:
@@ -425,6 +425,6 @@ async def _missing(connection: AsyncConnection, *, makes: bool = True) -> list[P
     return [each for each in shipped if each.name not in applied]
 
 
-def _shipped() -> list[Path]:
+def _shipped_migrations() -> list[Path]:
     """Return the installed release's migrations, in their order: by version, then by number."""
     return sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))

@@ -183,7 +183,7 @@ class CycleResult:
 
 @dataclass(frozen=True, slots=True)
 class LeavingCycle:
-    """A cycle that ends: its decision is to be stored."""
+    """A cycle that ends, with the decision to store."""
 
     decision: Decision
     fence: int
@@ -192,7 +192,7 @@ class LeavingCycle:
 
 @dataclass(frozen=True, slots=True)
 class LeftCycle:
-    """An agent's desired state, and its previous status, at the end of its cycle."""
+    """An agent's desired state and previous status at the end of a cycle."""
 
     name: str
     desired_state: str
@@ -222,7 +222,7 @@ class Journal:
         self._leaving: Batcher[LeavingCycle, bool] = Batcher(self._leave)
 
     def enter(self, agent_id: str, cycle: int) -> Awaitable[EnteredCycle | None]:
-        """Take the next fence; return None if the cycle is stale or the agent must not run."""
+        """Enter a cycle with the agent's next fence; return None if the cycle must not run."""
         return self._entering((agent_id, cycle))
 
     def leave(self, decision: Decision, fence: int, result: CycleResult) -> Awaitable[bool]:
@@ -242,7 +242,7 @@ class Journal:
             rows = await enter(connection, cycles)
             ids = [row["id"] for row in rows if row is not None]
             recalled = await recall(connection, ids)
-        return [None if row is None else _entered(row, recalled[row["id"]]) for row in rows]
+        return [None if row is None else _entered_cycle(row, recalled[row["id"]]) for row in rows]
 
     async def _leave(self, leaving: Sequence[LeavingCycle]) -> list[bool]:
         error, running = AgentStatus.ERROR.value, DesiredState.RUNNING.value
@@ -266,7 +266,7 @@ class Journal:
                     )  # fmt: skip
             await store.add_usage(connection, used)
         for each, was in zip(leaving, left, strict=True):
-            metrics.CYCLES.labels(_outcome(each, was)).inc()
+            metrics.CYCLES.labels(_outcome_label(each, was)).inc()
         return [was is not None and was.desired_state == running for was in left]
 
 
@@ -367,17 +367,17 @@ async def leave(
 
 
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
-    """Return the tokens of one agent in the last day, including reservations."""
+    """Return the tokens that an agent used in the last day, including reservations."""
     hour = (await database.moment(connection)).window_ms // HOUR_MS
     used = await store.usage_by_agent(connection, [agent_id], hour)
     return used.get(agent_id, NOTHING_USED)
 
 
-def _entered(row: Fields, recalled: RecalledState) -> EnteredCycle:
+def _entered_cycle(row: Fields, recalled: RecalledState) -> EnteredCycle:
     return EnteredCycle(agent_of(row), tuple(recalled.memory), recalled.earlier_action)
 
 
-def _outcome(leaving: LeavingCycle, was: LeftCycle | None) -> str:
+def _outcome_label(leaving: LeavingCycle, was: LeftCycle | None) -> str:
     if was is None:
         metrics.FENCED.labels("leave").inc()
         return "fenced"

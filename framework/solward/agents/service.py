@@ -123,7 +123,7 @@ class AgentService:
             provider=lambda agent: completer(settings, registry(), agent),
             budget=ModelBudget(database, registry),
             run_skill=run_skill,
-            spends=self._spends,
+            spends=self._may_spend,
             network=network,
             hook=hook,
         )
@@ -177,7 +177,7 @@ class AgentService:
         check_options(provider, asked["llm_options"])
         agent_id, grants, name = str(uuid.uuid4()), None, asked["name"]
         if body.get("grants") is not None:
-            grants = await self._grants(agent_id, name, body["grants"])
+            grants = await self._read_grants(agent_id, name, body["grants"])
         wallets = self._wallets
         if asked["wallet_id"] is None:
             wallet = await wallets.create(f"{name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet")
@@ -197,7 +197,7 @@ class AgentService:
                 await lock_policy(connection)
                 await put_set(self._database, connection, _principal(agent_id), grants)
             await store.insert_agent(connection, agent.to_row())
-            record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.audited())
+            record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.to_audit())
         return agent
 
     async def templates(self) -> list[dict[str, Any]]:
@@ -236,12 +236,12 @@ class AgentService:
         """Return the agents of a wallet, or all for None; oldest first."""
         async with self._database.read() as connection:
             rows = await store.list_agents(connection, wallet_id)
-        return tuple(map(self._agent, rows))
+        return tuple(map(self._agent_from_row, rows))
 
     async def get(self, agent_id: str) -> Agent:
         """Return one agent."""
         async with self._database.read() as connection:
-            return self._agent(await store.get_agent(connection, agent_id))
+            return self._agent_from_row(await store.get_agent(connection, agent_id))
 
     async def actor(self, agent_id: str) -> Actor:
         """Return the actor of an agent's transactions outside of any cycle."""
@@ -260,11 +260,11 @@ class AgentService:
         grants = None
         if body.get("grants") is not None:
             agent = await self.get(agent_id)
-            grants = await self._grants(agent_id, agent.name, body["grants"])
+            grants = await self._read_grants(agent_id, agent.name, body["grants"])
         async with self._database.write() as connection:
             if "grants" in body:
                 await lock_policy(connection)
-            agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
+            agent = self._agent_from_row(await store.get_agent(connection, agent_id, lock=True))
             changed = read_update(body, self._registry().providers, agent)
             if "grants" in body:
                 await put_set(self._database, connection, _principal(agent_id), grants)
@@ -275,15 +275,15 @@ class AgentService:
                 check_options(installed(self._registry(), agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
-            if (before := was.audited()) != (after := agent.audited()):
+            if (before := was.to_audit()) != (after := agent.to_audit()):
                 subject = _subject(agent)
                 record_act(connection, EventKind.AGENT_CHANGED, subject, before, after)
-            return self._agent(await store.update_agent(connection, agent_id, columns))
+            return self._agent_from_row(await store.update_agent(connection, agent_id, columns))
 
     async def delete(self, agent_id: str) -> None:
         """Stop an agent and delete it with its decisions and memory, but not its transactions."""
         async with self._lock(agent_id):
-            await self._end(agent_id, DesiredState.STOPPED)
+            await self._end_cycles(agent_id, DesiredState.STOPPED)
             async with self._database.write() as connection:
                 await lock_policy(connection)
                 row = await store.get_agent(connection, agent_id, lock=True)
@@ -291,9 +291,9 @@ class AgentService:
                     return  # another process deleted it
                 await drop_set(self._database, connection, _principal(agent_id))
                 await store.delete_agent(connection, agent_id)
-                agent = self._agent(row)
+                agent = self._agent_from_row(row)
                 record_act(
-                    connection, EventKind.AGENT_DELETED, _subject(agent), before=agent.audited()
+                    connection, EventKind.AGENT_DELETED, _subject(agent), before=agent.to_audit()
                 )
 
     async def start(self, agent_id: str) -> Agent:
@@ -305,7 +305,7 @@ class AgentService:
         async with self._lock(agent_id):
             now = now_ms()
             async with self._database.write() as connection:
-                agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
+                agent = self._agent_from_row(await store.get_agent(connection, agent_id, lock=True))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
                 check_startable(self._settings, self._registry(), agent)
@@ -318,7 +318,7 @@ class AgentService:
                     "error": None,
                 }
                 was = agent.status
-                agent = self._agent(await store.update_agent(connection, agent_id, fields))
+                agent = self._agent_from_row(await store.update_agent(connection, agent_id, fields))
                 record_status(connection, agent.id, agent.name, was, agent.status)
             await self._placement.begin(agent.id, agent.cycle_no, now)
             return agent
@@ -329,7 +329,7 @@ class AgentService:
         An action that may spend is finished and recorded. An agent that never ran stays idle.
         """
         async with self._lock(agent_id):
-            return await self._end(agent_id, DesiredState.STOPPED)
+            return await self._end_cycles(agent_id, DesiredState.STOPPED)
 
     async def pause(self, agent_id: str) -> Agent:
         """Pause a running agent until it is started again; otherwise like `stop`.
@@ -338,7 +338,7 @@ class AgentService:
             InvalidRequest: the agent is neither running nor paused.
         """
         async with self._lock(agent_id):
-            return await self._end(agent_id, DesiredState.PAUSED)
+            return await self._end_cycles(agent_id, DesiredState.PAUSED)
 
     async def chat(self, agent_id: str, message: str) -> str:
         """Return the model's answer to a person.
@@ -350,7 +350,7 @@ class AgentService:
         """
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = completer(self._settings, self._registry(), agent)
-        async with self._counted(agent, reserved) as used:
+        async with self._count_usage(agent, reserved) as used:
             completion = await provider_call.complete(agent, provider, request)
             if completion.usage is not None:
                 used.append(completion.usage)
@@ -364,7 +364,7 @@ class AgentService:
         agent, request, reserved = await self._chat_request(agent_id, message)
         provider = streamer(self._settings, self._registry(), agent)
         async with (
-            self._counted(agent, reserved) as used,
+            self._count_usage(agent, reserved) as used,
             aclosing(provider_call.stream(agent, provider, request)) as answer,
         ):
             async for piece in answer:
@@ -378,21 +378,21 @@ class AgentService:
     ) -> tuple[Decision, ...]:
         """Return the agent's decisions in cycles before the cycle `before`, newest first."""
         async with self._database.read() as connection:
-            self._agent(await store.get_agent(connection, agent_id))
+            self._agent_from_row(await store.get_agent(connection, agent_id))
             rows = await store.list_decisions(connection, agent_id, limit, before)
         return tuple(map(decision_of, rows))
 
     async def memory(self, agent_id: str, *, limit: int = MEMORY_KEPT) -> tuple[MemoryEntry, ...]:
         """Return the agent's memory, newest first; at most 100 entries are kept."""
         async with self._database.read() as connection:
-            self._agent(await store.get_agent(connection, agent_id))
+            self._agent_from_row(await store.get_agent(connection, agent_id))
             rows = await store.list_memory(connection, agent_id, limit)
         return tuple(MemoryEntry(**row) for row in rows)
 
     async def tokens(self, agent_id: str) -> TokensUsed:
         """Return the tokens that the agent's model used in the last day."""
         async with self._database.read() as connection:
-            self._agent(await store.get_agent(connection, agent_id))
+            self._agent_from_row(await store.get_agent(connection, agent_id))
             return await tokens_of(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
@@ -411,7 +411,7 @@ class AgentService:
         async with self._database.read() as connection:
             return statistics_json(await store.count_by_status(connection))
 
-    async def _grants(self, agent_id: str, name: str, value: object) -> Sequence[Grant]:
+    async def _read_grants(self, agent_id: str, name: str, value: object) -> Sequence[Grant]:
         return await self._policies.grants_of(_principal(agent_id), name, value)
 
     async def _chat_request(
@@ -420,7 +420,7 @@ class AgentService:
         if not isinstance(message, str) or not message.strip():
             raise InvalidRequest("message must be a non-empty string")
         async with self._database.read() as connection:
-            agent = self._agent(await store.get_agent(connection, agent_id))
+            agent = self._agent_from_row(await store.get_agent(connection, agent_id))
             if agent.status not in _ACTIVE:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
@@ -435,7 +435,7 @@ class AgentService:
         return agent, *await self.parts.budget.reserve(agent, request)
 
     @asynccontextmanager
-    async def _counted(
+    async def _count_usage(
         self, agent: Agent, reserved: BudgetReservation | None
     ) -> AsyncIterator[MutableSequence[Usage]]:
         """Count the usage that the block appends. If the reader stops reading the answer early, the
@@ -462,9 +462,9 @@ class AgentService:
             async with self._database.write() as connection:
                 await store.add_usage(connection, [usage_row(agent.id, now_ms(), usage)])
 
-    async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
+    async def _end_cycles(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:
-            was = self._agent(await store.get_agent(connection, agent_id, lock=True))
+            was = self._agent_from_row(await store.get_agent(connection, agent_id, lock=True))
             never_ran = was.status is AgentStatus.IDLE and was.desired_state is desired
             if never_ran and desired is DesiredState.STOPPED:
                 # A stop must not look like a run, because that decides who may start the agent.
@@ -475,19 +475,19 @@ class AgentService:
                 if was.status not in _ACTIVE:
                     raise InvalidRequest("Agent is not running")
             fields = {"status": desired.value, "desired_state": desired.value}
-            agent = self._agent(await store.update_agent(connection, agent_id, fields))
+            agent = self._agent_from_row(await store.update_agent(connection, agent_id, fields))
             if agent.status is not was.status:
                 record_status(connection, agent.id, agent.name, was.status, agent.status)
         await self._placement.halt(agent_id)
         return agent
 
-    def _agent(self, row: Mapping[str, Any] | None) -> Agent:
+    def _agent_from_row(self, row: Mapping[str, Any] | None) -> Agent:
         if row is None:
             raise AgentNotFound
         loaded = self._registry().providers.get(row["llm_provider"])
         return agent_of(row, is_llm=loaded is None or loaded.spec.is_llm)
 
-    def _spends(self, skill: str) -> bool:
+    def _may_spend(self, skill: str) -> bool:
         loaded = self._registry().skills.get(skill)
         return loaded is not None and loaded.spec.effects is Effects.SPEND
 

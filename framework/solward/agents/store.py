@@ -49,7 +49,7 @@ async def get_agent(
     statement = select(agents).where(agents.c.id == agent_id)
     if lock:
         statement = statement.with_for_update()
-    return _one(await connection.execute(statement))
+    return _one_row(await connection.execute(statement))
 
 
 async def list_agents(connection: AsyncConnection, wallet_id: str | None = None) -> list[Fields]:
@@ -79,7 +79,7 @@ async def update_agent(
 ) -> Fields | None:
     """Change columns of an agent; return the new row, or None if the agent does not exist."""
     statement = update(agents).where(agents.c.id == agent_id).values(**fields).returning(agents)
-    return _one(await connection.execute(statement))
+    return _one_row(await connection.execute(statement))
 
 
 async def running_cycle(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
@@ -139,7 +139,7 @@ async def list_memory(
 async def usage_by_agent(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
 ) -> dict[str, TokensUsed]:
-    """Return agents' usage in hour `hour` and the 24 before it, without agents that have none."""
+    """Return agents' usage in `hour` and the 24 hours before; agents without usage are left out."""
     table = agent_usage.c
     statement = (
         select(
@@ -177,7 +177,7 @@ _FORGET_USAGE = delete(agent_usage).where(
 )
 
 
-async def with_usage_before(connection: AsyncConnection, hour: int, count: int) -> list[str]:
+async def find_old_usage(connection: AsyncConnection, hour: int, count: int) -> list[str]:
     """Return up to `count` agents that have usage before `hour` (since the epoch)."""
     return list(await connection.scalars(_WITH_OLD_USAGE, {"b_hour": hour, "b_count": count}))
 
@@ -214,7 +214,7 @@ async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None
     await connection.execute(_ADD_USAGE, sorted(rows, key=itemgetter("agent_id", "hour")))
 
 
-def _one(result: Any) -> Fields | None:
+def _one_row(result: Any) -> Fields | None:
     row = result.mappings().first()
     return None if row is None else dict(row)
 
@@ -283,7 +283,7 @@ async def driver(connection: AsyncConnection) -> Any:
 async def take_due(
     connection: AsyncConnection, now: int, most: int, agent_id: str | None = None
 ) -> list[tuple[str, int]]:
-    """Mark agents (or only `agent_id`) that are due at `now` (ms) and have no job yet.
+    """Select the agents that are due at `now` (ms) and have no job, and mark that they have a job.
 
     The caller makes their jobs in the same transaction.
 
@@ -305,12 +305,12 @@ async def count_waiting(connection: AsyncConnection) -> int:
 
 
 async def jobs_of(connection: AsyncConnection, agent_id: str) -> dict[int, bool]:
-    """Return the ids of an agent's waiting and running jobs, with whether a live worker runs it."""
+    """Return job id -> whether a live worker runs it, for an agent's waiting and running jobs."""
     parameters = {"agent": agent_id, "stalled_s": STALLED_S}
     return {row.id: row.runs for row in await connection.execute(_OF_AGENT, parameters)}
 
 
-async def rearm(connection: AsyncConnection, now: int) -> Sequence[str]:
+async def allow_new_jobs(connection: AsyncConnection, now: int) -> Sequence[str]:
     """Allow a new job for agents whose job ended inside a cycle; return their ids."""
     return (await connection.execute(_REARM, {"now": now})).scalars().all()
 

@@ -224,10 +224,10 @@ def memory_text(memory: Sequence[MemoryEntry]) -> str:
     """Format memory entries (newest first) for the model: JSON, one a line, oldest first."""
     if not memory:
         return NO_MEMORY
-    return "Your previous actions:\n" + block("memory", "\n".join(map(_line, reversed(memory))))
+    return "Your previous actions:\n" + block("memory", "\n".join(map(_to_line, reversed(memory))))
 
 
-def _line(entry: MemoryEntry) -> str:
+def _to_line(entry: MemoryEntry) -> str:
     # Formatted by hand: a JSON encoder would take a third of the prompt's processor time.
     action = "null" if entry.action is None else quoted(entry.action, MAX_ACTION)
     return (
@@ -242,7 +242,7 @@ def observation_block(observation: Mapping[str, Any]) -> str:
     # Invisible characters in names are replaced by escapes.
     text = jsontext.dumps(observation, ascii_only=True)
     if len(text) > MAX_OBSERVATION:
-        text = jsontext.dumps(_shortened(observation), ascii_only=True)
+        text = jsontext.dumps(_shorten_observation(observation), ascii_only=True)
     if len(text) > 4 * MAX_OBSERVATION:
         plain = {name: value for name, value in observation.items() if isinstance(value, int)}
         known = {"error": "The observation is too large to show"} | plain
@@ -251,8 +251,7 @@ def observation_block(observation: Mapping[str, Any]) -> str:
 
 
 def block(kind: str, json_text: str) -> str:
-    """Wrap JSON text in the block `kind`. Its value stays the same, except that invisible
-    characters become U+FFFD."""
+    """Wrap JSON text in the block `kind`; replace invisible characters in it by U+FFFD."""
     json_text = cleaned(json_text)
     if "<" in json_text or ">" in json_text:
         # JSON has neither character outside of strings, so the escapes are always valid.
@@ -272,27 +271,27 @@ def cut(text: str, longest: int) -> str:
     return f"{text[:longest]}... ({len(text) - longest} more characters)"
 
 
-def _shortened(observation: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_observation(observation: Mapping[str, Any]) -> dict[str, Any]:
     known = dict(observation)
     tokens = known.get(_TOKENS)
     if isinstance(tokens, list):
         # Known tokens come first, so that a flood of worthless tokens hides none of them.
         known[_TOKENS] = sorted(tokens, key=lambda token: "symbol" not in token)
-    shortened: dict[str, Any] = _short(known, 0)
+    shortened: dict[str, Any] = _shorten_value(known, 0)
     return shortened
 
 
-def _short(value: Any, depth: int) -> Any:
+def _shorten_value(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return cut(value, MAX_STRING)
     if isinstance(value, Mapping | list | tuple) and depth > 6:
         return "..."
     if isinstance(value, Mapping):
         return {
-            cut(str(name), MAX_STRING): _short(item, depth + 1)
+            cut(str(name), MAX_STRING): _shorten_value(item, depth + 1)
             for name, item in list(value.items())[:MAX_ITEMS]
         }
     if isinstance(value, list | tuple):
-        items = [_short(item, depth + 1) for item in value[:MAX_ITEMS]]
+        items = [_shorten_value(item, depth + 1) for item in value[:MAX_ITEMS]]
         return items if len(value) <= MAX_ITEMS else [*items, f"{len(value) - MAX_ITEMS} more"]
     return value

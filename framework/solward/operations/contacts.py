@@ -20,7 +20,7 @@ from solward.support.clock import now_ms
 from solward.types.address_book import AddressBook, KnownAddress, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind
-from solward.vault.custody.model import begins_as_group, has_address_or_id
+from solward.vault.custody.model import begins_with_at, has_address_or_id
 
 MAX_CONTACTS: Final = 1_000
 # The dashboard and the export put this word before the name of one of the service's wallets.
@@ -84,7 +84,7 @@ class Contacts:
 
 
 def _check_name(name: str) -> None:
-    is_plain = name.isprintable() and name == name.strip() and not begins_as_group(name)
+    is_plain = name.isprintable() and name == name.strip() and not begins_with_at(name)
     # Lists use this character to shorten an address that has no name.
     is_address_like = "\u2026" in name or has_address_or_id(name)
     if not (is_plain and skeleton(name)) or is_address_like:

@@ -61,8 +61,7 @@ CLOSE_WAIT_S: Final = 5.0
 LATE_MS: Final = MINUTE_MS
 """A due time counts as missed if it is found later than this number of milliseconds."""
 RESUMED_WITHIN_MS: Final = HOUR_MS
-"""The maximum age of an interrupted run that is resumed, in milliseconds since its due time; only
-for schedules that skip missed due times."""
+"""The maximum age of an interrupted run to resume, if the schedule skips missed due times."""
 MOST_ATTEMPTS: Final = 3
 """The maximum attempts at a run. A run that is interrupted each time may crash the process."""
 PAUSE_AFTER: Final = 5
@@ -158,7 +157,7 @@ class ScheduleRunner(Runner[None]):
         taken, was_any = await self.take_due(self._room)
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
-            self._begin(schedule.id, self._one(schedule, due_ms))
+            self._begin(schedule.id, self._run_schedule(schedule, due_ms))
         # If no due schedule was found, another process has locked its row, so this process waits.
         return 0.0 if was_any else self._poll_s
 
@@ -172,11 +171,11 @@ class ScheduleRunner(Runner[None]):
             _log.exception("schedules_not_taken")
         return RETRY_S
 
-    def _ended(self, key: str, task: asyncio.Task[None]) -> None:
+    def _handle_end(self, key: str, task: asyncio.Task[None]) -> None:
         del self._makers[key]
-        super()._ended(key, task)
+        super()._handle_end(key, task)
 
-    async def _one(self, schedule: Schedule, due_ms: int) -> None:
+    async def _run_schedule(self, schedule: Schedule, due_ms: int) -> None:
         self._hook(schedule.id, SchedulePhase.ENTERED)
         try:
             outcome = await self._run(schedule, due_ms)
@@ -200,14 +199,14 @@ class ScheduleRunner(Runner[None]):
         """Return the milliseconds until this process has a run to start; None if no run waits."""
         async with self._database.read() as connection:
             due_ms = await store.next_due(
-                connection, self._me, self._left_out(), _busy(self._makers.values())
+                connection, self._me, self._ignored_ids(), _busy_keys(self._makers.values())
             )
             if due_ms is None:
                 return None
             return max(0, due_ms - await self._now(connection))
 
     async def take_due(self, room: int) -> tuple[list[tuple[Schedule, int]], bool]:
-        """Claim due schedules; return those to run, with due times, and whether any was due.
+        """Claim due schedules. Return the schedules to run with due times, and whether any was due.
 
         A due time that was missed, or comes during a freeze, is stored as skipped instead.
         """
@@ -217,27 +216,27 @@ class ScheduleRunner(Runner[None]):
             now = await self._now(connection)
             most = min(room, MOST_TAKEN)
             found = await store.take_due(
-                connection, self._me, now, self._left_out(), _busy(makers), most
+                connection, self._me, now, self._ignored_ids(), _busy_keys(makers), most
             )
             for schedule in found:
-                if schedule.made_by in _busy(makers):
+                if schedule.made_by in _busy_keys(makers):
                     continue
                 if schedule.is_unreadable:
-                    self._set_apart(schedule)
+                    self._ignore_unreadable(schedule)
                     continue
                 self._unreadable.pop(schedule.id, None)
-                due_ms = await self._take(connection, schedule, now)
+                due_ms = await self._start_run(connection, schedule, now)
                 if due_ms is not None:
                     makers.append(schedule.made_by)
                     taken.append((replace(schedule, fence=schedule.fence + 1), due_ms))
         return taken, bool(found)
 
-    def _left_out(self) -> list[str]:
-        """Return the schedules to ignore: those that are running, and those that cannot be read."""
+    def _ignored_ids(self) -> list[str]:
+        """Return the ids of the schedules to ignore: running and unreadable schedules."""
         now = time.monotonic()
         return [*self._makers, *(each for each, at in self._unreadable.items() if at > now)]
 
-    def _set_apart(self, schedule: Schedule) -> None:
+    def _ignore_unreadable(self, schedule: Schedule) -> None:
         if schedule.id not in self._unreadable:
             _log.error("schedule_unreadable", schedule_id=schedule.id, error=schedule.reason)
         self._unreadable[schedule.id] = time.monotonic() + UNREADABLE_FOR_S
@@ -252,38 +251,40 @@ class ScheduleRunner(Runner[None]):
             stored = await store.get(connection, schedule.id, lock=True)
             if stored is None or stored.fence != schedule.fence:
                 raise TakenOver
-            return await self._end(connection, stored, due_ms, outcome)
+            return await self._end_run(connection, stored, due_ms, outcome)
 
-    async def _take(self, connection: AsyncConnection, schedule: Schedule, now: int) -> int | None:
-        """Start a due time's run, with the row locked; return None if it must not run."""
+    async def _start_run(
+        self, connection: AsyncConnection, schedule: Schedule, now: int
+    ) -> int | None:
+        """Start the run of a locked schedule; return its due time, or None if it must not run."""
         attempts = 1
         if schedule.running_due_ms is not None:
             due_ms, attempts = schedule.running_due_ms, schedule.attempts + 1
-            why = _cannot_resume(schedule, attempts, now)
+            why = _why_not_resumed(schedule, attempts, now)
             if why is not None:
-                await self._end(connection, schedule, due_ms, Outcome(RunStatus.FAILED, why))
+                await self._end_run(connection, schedule, due_ms, Outcome(RunStatus.FAILED, why))
                 return None
         else:
             assert schedule.next_due_ms is not None
             due_ms = schedule.latest(schedule.next_due_ms, now)
             is_late = now - due_ms > LATE_MS
             if is_late and schedule.missed is Missed.SKIP:
-                text = _missed(schedule.next_due_ms, due_ms)
-                await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
+                text = _missed_text(schedule.next_due_ms, due_ms)
+                await self._end_run(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
                 return None
             if due_ms != schedule.next_due_ms:
                 # All due times before the one that runs are stored as one run, at the first one.
                 text = f"Missed: nothing ran between this due time and {iso(due_ms)}"
                 skipped = Outcome(RunStatus.SKIPPED, text)
-                await self._note(connection, schedule, schedule.next_due_ms, skipped, now)
-            if await store.was_run(connection, schedule.id, due_ms):
+                await self._store_run(connection, schedule, schedule.next_due_ms, skipped, now)
+            if await store.has_run(connection, schedule.id, due_ms):
                 # The clock was set back, or the schedule was changed to due times that have passed.
-                await self._advance(connection, schedule, due_ms)
+                await self._advance_due_time(connection, schedule, due_ms)
                 return None
         frozen = await spending.freeze_reason(connection, schedule.wallet_id)
         if frozen is not None and spends(self._registry().skills.get(schedule.skill)):
             text = "Transactions are frozen" + (f": {frozen}" if frozen else "")
-            await self._end(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
+            await self._end_run(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
             return None
         await store.change(
             connection,
@@ -300,11 +301,11 @@ class ScheduleRunner(Runner[None]):
         await store.put_run(connection, schedule.id, due_ms, started)
         return due_ms
 
-    async def _end(
+    async def _end_run(
         self, connection: AsyncConnection, schedule: Schedule, due_ms: int, outcome: Outcome
     ) -> Schedule:
         """End the run for a due time of a schedule with a locked row."""
-        await self._note(connection, schedule, due_ms, outcome, await self._now(connection))
+        await self._store_run(connection, schedule, due_ms, outcome, await self._now(connection))
         failures = schedule.failures
         if outcome.status in (RunStatus.REFUSED, RunStatus.FAILED):
             failures += 1
@@ -318,9 +319,9 @@ class ScheduleRunner(Runner[None]):
             columns |= {"status": ScheduleStatus.PAUSED, "reason": pauses}
             subject = schedule.subject | {"reason": pauses}
             record_act(connection, EventKind.SCHEDULE_PAUSED, subject)
-        return await self._advance(connection, schedule, due_ms, **columns)
+        return await self._advance_due_time(connection, schedule, due_ms, **columns)
 
-    async def _advance(
+    async def _advance_due_time(
         self, connection: AsyncConnection, schedule: Schedule, due_ms: int, **columns: Any
     ) -> Schedule:
         """Set the schedule's next due time after `due_ms`, or end it; also set `columns`."""
@@ -337,7 +338,7 @@ class ScheduleRunner(Runner[None]):
         columns |= {"owner": None, "running_due_ms": None, "attempts": 0}
         return await store.change(connection, schedule, **columns)
 
-    async def _note(
+    async def _store_run(
         self,
         connection: AsyncConnection,
         schedule: Schedule,
@@ -363,19 +364,19 @@ def ended_columns(reason: str) -> dict[str, Any]:
     return {"status": ScheduleStatus.ENDED, "reason": reason, "next_due_ms": None}
 
 
-def _busy(makers: Iterable[str]) -> set[str]:
-    """Return those API keys among the makers of runs that already have `MOST_OF_KEY` runs."""
+def _busy_keys(makers: Iterable[str]) -> set[str]:
+    """Return the API keys that already have `MOST_OF_KEY` runs; `makers` has each run's maker."""
     counted = Counter(each for each in makers if is_key(each))
     return {each for each, runs in counted.items() if runs >= MOST_OF_KEY}
 
 
-def _missed(first_ms: int, latest_ms: int) -> str:
+def _missed_text(first_ms: int, latest_ms: int) -> str:
     if first_ms == latest_ms:
         return "Missed: nothing ran at this due time"
     return f"Missed: nothing ran between {iso(first_ms)} and this due time"
 
 
-def _cannot_resume(schedule: Schedule, attempts: int, now: int) -> str | None:
+def _why_not_resumed(schedule: Schedule, attempts: int, now: int) -> str | None:
     """Return why an interrupted run is not resumed; None if it is resumed."""
     if attempts > MOST_ATTEMPTS:
         return f"The run was interrupted {MOST_ATTEMPTS} times; payments that it made remain"
@@ -435,20 +436,20 @@ async def run_once(
     except (TakenOver, StoreError):
         raise
     except Held as held:
-        return Outcome(RunStatus.HELD, _storable(held.hold.message()))
+        return Outcome(RunStatus.HELD, _storable_text(held.hold.message()))
     except KeyRevoked:
         return Outcome(RunStatus.REFUSED, f"{KEY_ENDED}; nothing was sent", KEY_ENDED)
     except SkillTimeout as error:
-        return Outcome(RunStatus.FAILED, _storable(str(error)))
+        return Outcome(RunStatus.FAILED, _storable_text(str(error)))
     except SkillError as error:
         status = RunStatus.FAILED if error.code in _BROKEN else RunStatus.REFUSED
-        return Outcome(status, _storable(scrub_text(str(error))))
+        return Outcome(status, _storable_text(scrub_text(str(error))))
     except SolwardError as error:
-        return Outcome(RunStatus.REFUSED, _storable(scrub_text(str(error))))
+        return Outcome(RunStatus.REFUSED, _storable_text(scrub_text(str(error))))
     except Exception:
         _log.exception("schedule_failed", schedule_id=schedule.id)
         return Outcome(RunStatus.FAILED, "The run failed with an internal error")
-    return Outcome(RunStatus.SUCCEEDED, _storable(concealed(answer)))
+    return Outcome(RunStatus.SUCCEEDED, _storable_text(concealed(answer)))
 
 
 def spends(skill: LoadedSkill | None) -> bool:
@@ -467,5 +468,5 @@ def _check_skill(schedule: Schedule, skill: LoadedSkill | None) -> None:
         )
 
 
-def _storable(text: str) -> str:
+def _storable_text(text: str) -> str:
     return cleaned(text[:MAX_TEXT])

@@ -56,13 +56,13 @@ class ScheduleTimes:
             if ms >= self.first_ms:
                 found = next_due_ms(self.first_ms, self.every_ms, ms)
         else:
-            found = self._cron_after(ms)
+            found = self._cron_due_after(ms)
         if found is None or (self.end_ms is not None and found > self.end_ms):
             return None
         return found
 
     def latest(self, due_ms: int, now_ms: int) -> int:
-        """Return the last due time up to `now_ms`, given an earlier one.
+        """Return the last due time up to `now_ms`; `due_ms` is an earlier due time.
 
         It searches forward, because for a local time that daylight saving skips, a search backward
         would find another due time.
@@ -82,7 +82,7 @@ class ScheduleTimes:
             due_ms = following
         return due_ms
 
-    def _cron_after(self, ms: int) -> int | None:
+    def _cron_due_after(self, ms: int) -> int | None:
         assert self.cron is not None
         start = (_EPOCH + timedelta(milliseconds=ms)).astimezone(ZoneInfo(self.time_zone))
         for found in CronSim(self.cron, start):
@@ -146,13 +146,13 @@ class Schedule(ScheduleTimes):
 
     @property
     def key_id(self) -> str | None:
-        """The id of the API key that created it; None if the operator did."""
+        """The id of the API key that created the schedule; None for the operator."""
         kind, _, key_id = self.made_by.partition(":")
         return key_id if kind == "key" else None
 
     @property
     def is_done(self) -> bool:
-        """True if it has run `max_runs` times."""
+        """True if the schedule has run `max_runs` times."""
         return self.max_runs is not None and self.runs >= self.max_runs
 
     @property
@@ -192,7 +192,7 @@ _COLUMNS: Final = tuple(each.name for each in fields(Schedule) if each.name != "
 
 
 def schedule_of(row: RowMapping) -> Schedule:
-    """Return the schedule of a row, which another version or machine may have stored.
+    """Return the schedule in a row that another version or machine may have stored.
 
     If this machine cannot read the row, the schedule is returned as paused, with the reason, so
     that one bad row does not hide the other schedules.

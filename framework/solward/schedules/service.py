@@ -121,7 +121,7 @@ class ScheduleService:
         skill = self._registry().skill(asked.skill)
         wallet = await self._wallets.get(wallet_id)
         schedule_id = str(uuid.uuid4())
-        grants = await self._grants(schedule_id, asked.name, body, maker)
+        grants = await self._read_grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
             if grants is not None:
                 await lock_policy(connection)
@@ -136,7 +136,7 @@ class ScheduleService:
                 made_by=maker.principal,
                 key_hash=maker.key_hash,
                 created_ms=now,
-                **self._columns(asked, TERMS, now),
+                **self._new_columns(asked, TERMS, now),
             )
             schedule = replace(schedule, next_due_ms=schedule.after(now))
             others = await store.list_schedules(connection, wallet.id)
@@ -166,7 +166,7 @@ class ScheduleService:
     async def get(self, schedule_id: str) -> Schedule:
         """Return one schedule."""
         async with self._database.read() as connection:
-            return _found(await store.get(connection, schedule_id))
+            return _or_not_found(await store.get(connection, schedule_id))
 
     async def actor(self, schedule_id: str) -> Actor:
         """Return the actor of a schedule's transactions, outside of any run.
@@ -186,16 +186,16 @@ class ScheduleService:
             InvalidRequest: naming the field.
             SkillNotFound: the schedule's skill is not loaded, so its parameters cannot be checked.
         """
-        asked = _changed(_readable(await self.get(schedule_id)), body)
-        grants = await self._grants(schedule_id, asked.name, body, maker)
+        asked = _changed_request(_readable(await self.get(schedule_id)), body)
+        grants = await self._read_grants(schedule_id, asked.name, body, maker)
         async with self._database.write() as connection:
             if "grants" in body:
                 await lock_policy(connection)
                 await put_set(self._database, connection, f"schedule:{schedule_id}", grants)
             await lock_exclusive(connection, _LOCK)
-            was = _readable(_found(await store.get(connection, schedule_id, lock=True)))
+            was = _readable(_or_not_found(await store.get(connection, schedule_id, lock=True)))
             now = await self._now(connection)
-            columns = self._columns(_changed(was, body), body, now)
+            columns = self._new_columns(_changed_request(was, body), body, now)
             if not columns:
                 return was
             if maker.key_hash is not None:
@@ -223,7 +223,7 @@ class ScheduleService:
     async def pause(self, schedule_id: str) -> Schedule:
         """Pause a schedule: until it is resumed, it does not run and cannot reserve anything."""
         async with self._database.write() as connection:
-            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            schedule = _or_not_found(await store.get(connection, schedule_id, lock=True))
             if schedule.status is not ScheduleStatus.ACTIVE:
                 return schedule
             subject = schedule.subject | {"reason": _PAUSED}
@@ -249,9 +249,9 @@ class ScheduleService:
             return schedule
         skill = self._registry().skill(schedule.skill)
         skill.parameters.validate(dict(schedule.params))
-        key_hash = await self._hash_for(schedule, maker)
+        key_hash = await self._key_hash(schedule, maker)
         async with self._database.write() as connection:
-            schedule = _readable(_found(await store.get(connection, schedule_id, lock=True)))
+            schedule = _readable(_or_not_found(await store.get(connection, schedule_id, lock=True)))
             next_due_ms = schedule.after(await self._now(connection))
             if next_due_ms is None:
                 raise InvalidRequest("The schedule has no due time left; change endAt first")
@@ -284,7 +284,7 @@ class ScheduleService:
             IdempotencyInFlight, IdempotencyMismatch: the key was used meanwhile.
         """
         async with self._database.write() as connection:
-            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            schedule = _or_not_found(await store.get(connection, schedule_id, lock=True))
             if key is not None:
                 await idempotency.claim(
                     connection, key.scope, key.fingerprint, schedule.principal, now_ms()
@@ -295,7 +295,7 @@ class ScheduleService:
                 )
             due_ms = await self._now(connection)
             # A due time identifies its run, so a second run in this millisecond gets the next.
-            while await store.was_run(connection, schedule_id, due_ms):
+            while await store.has_run(connection, schedule_id, due_ms):
                 due_ms += 1
             is_running = schedule.running_due_ms is not None
             if is_running or schedule.next_due_ms is None or schedule.next_due_ms <= due_ms:
@@ -317,7 +317,7 @@ class ScheduleService:
         """
         async with self._database.write() as connection:
             await lock_policy(connection)
-            schedule = _found(await store.get(connection, schedule_id, lock=True))
+            schedule = _or_not_found(await store.get(connection, schedule_id, lock=True))
             await drop_set(self._database, connection, schedule.principal)
             await store.remove(connection, schedule.id)
             record_act(
@@ -329,13 +329,13 @@ class ScheduleService:
     ) -> Sequence[dict[str, Any]]:
         """Return the routes' JSON of the runs before `before_ms`, newest first."""
         async with self._database.read() as connection:
-            _found(await store.get(connection, schedule_id))
+            _or_not_found(await store.get(connection, schedule_id))
             return await store.runs(connection, schedule_id, limit, before_ms)
 
     async def _window_ms(self, connection: AsyncConnection) -> int:
         return (await self._database.moment(connection)).window_ms
 
-    def _columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
+    def _new_columns(self, asked: NewSchedule, given: Collection[str], now: int) -> dict[str, Any]:
         """Return the columns that a request's given fields set."""
         columns: dict[str, Any] = {}
         if "name" in given:
@@ -354,7 +354,7 @@ class ScheduleService:
             columns |= asdict(read_times(asked, now)) | {"has_start": asked.start_at is not None}
         return columns
 
-    async def _grants(
+    async def _read_grants(
         self, schedule_id: str, name: str, body: Mapping[str, Any], maker: Maker
     ) -> Sequence[Grant] | None:
         if "grants" not in body:
@@ -366,7 +366,7 @@ class ScheduleService:
         who = f"schedule:{schedule_id}"
         return await self._policies.grants_of(who, name, body["grants"])
 
-    async def _hash_for(self, schedule: Schedule, maker: Maker) -> str | None:
+    async def _key_hash(self, schedule: Schedule, maker: Maker) -> str | None:
         if schedule.key_id is None:
             return None
         if maker.key_hash is not None:
@@ -387,7 +387,7 @@ def _check_name(schedule: Schedule, others: Iterable[Schedule]) -> None:
             )
 
 
-def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
+def _changed_request(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
     """Return a whole request: the schedule's fields, changed by the fields of `body`."""
     terms = schedule.terms()
     if body.get("every") is not None:
@@ -398,7 +398,7 @@ def _changed(schedule: Schedule, body: Mapping[str, Any]) -> NewSchedule:
     return NewSchedule.of(terms | dict(body))
 
 
-def _found(schedule: Schedule | None) -> Schedule:
+def _or_not_found(schedule: Schedule | None) -> Schedule:
     if schedule is None:
         raise NotFound(_NO_SCHEDULE)
     return schedule

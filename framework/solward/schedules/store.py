@@ -100,7 +100,7 @@ async def remove(connection: AsyncConnection, schedule_id: str) -> None:
     )
 
 
-async def was_run(connection: AsyncConnection, schedule_id: str, due_ms: int) -> bool:
+async def has_run(connection: AsyncConnection, schedule_id: str, due_ms: int) -> bool:
     """Return whether a due time has a run with any status."""
     statement = select(schedule_runs.c.due_ms).where(
         schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.due_ms == due_ms
@@ -121,7 +121,7 @@ async def runs(
     if before_ms is not None:
         statement = statement.where(schedule_runs.c.due_ms < before_ms)
     rows = (await connection.execute(statement)).all()
-    made = await _made(connection, schedule_id, [row.due_ms for row in rows])
+    made = await _transaction_ids(connection, schedule_id, [row.due_ms for row in rows])
     return [answer_json(ScheduleRun, row, transaction_ids=made.get(row.due_ms, [])) for row in rows]
 
 
@@ -133,10 +133,10 @@ def action_prefix(schedule_id: str, due_ms: int) -> str:
     return f"schedule:{schedule_id}:{due_ms:013d}:"
 
 
-async def _made(
+async def _transaction_ids(
     connection: AsyncConnection, schedule_id: str, due_times: Sequence[int]
 ) -> dict[int, list[str]]:
-    """Return due time -> its transactions' ids, oldest first; `due_times` is newest first."""
+    """Return the transaction ids of each due time, oldest first; `due_times` is newest first."""
     found: dict[int, list[str]] = {}
     if not due_times:
         return found
@@ -163,7 +163,7 @@ async def next_due(
         running: schedules that are running in this process.
         busy: keys that already have the maximum number of runs in this process.
     """
-    found = await _NEXT.scalar(connection, await _mine(connection, me, running, busy))
+    found = await _NEXT.scalar(connection, await _filters(connection, me, running, busy))
     return None if found is None else int(found)
 
 
@@ -182,11 +182,11 @@ async def take_due(
     Args:
         me, running, busy: as in `next_due`.
     """
-    parameters = await _mine(connection, me, running, busy) | {"now": now_ms, "most": max_count}
+    parameters = await _filters(connection, me, running, busy) | {"now": now_ms, "most": max_count}
     return [schedule_of(row) for row in (await connection.execute(_TAKE, parameters)).mappings()]
 
 
-async def _mine(
+async def _filters(
     connection: AsyncConnection, me: str, running: Collection[str], busy: Collection[str]
 ) -> dict[str, Any]:
     # On SQLite the home's lock proves that no other process is alive, and leases are not renewed.

@@ -185,7 +185,7 @@ async def _delete_usage(database: Database, hour: int) -> int:
     total = 0
     while True:
         async with database.read() as connection:
-            ids = await agents.with_usage_before(connection, hour, BATCH)
+            ids = await agents.find_old_usage(connection, hour, BATCH)
         if not ids:
             return total
         async with database.write() as connection:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusalNumbers:
-    """The numbers of one refusal, written as its sentence writes them.
+    """The numbers in one refusal, formatted as in its sentence.
 
     Attributes:
         asked: the exact amount in `unit` that the transaction would take or add.

@@ -41,7 +41,7 @@ from solward.vault.ledger.protocol import (
     FINALIZED,
     bounded_s,
     has_certificate,
-    sampled_s,
+    sampled_slot_s,
 )
 from solward.vault.ledger.transport import HttpTransport, host_of, is_enough
 from solward.vault.money.engine import confirm_wait_s
@@ -166,7 +166,7 @@ class _Node:
     async def _slot_time_line(self) -> Line:
         """Report how long a slot takes, and the times of Solward that depend on it."""
         samples, why = await self._call_optional("getRecentPerformanceSamples", _SAMPLES)
-        said_s = sampled_s(samples)
+        said_s = sampled_slot_s(samples)
         if said_s is not None:
             self.slot_s = bounded_s(said_s)
         slot_s = self.slot_s

@@ -108,13 +108,13 @@ async def test_a_sponsor_is_asked_about_in_each_reservation_and_once_before_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    keys_of_ours = recipients.keys_of_ours
+    own_addresses = recipients.own_addresses
 
     async def noted(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
         asked.append(list(addresses))
-        return await keys_of_ours(connection, addresses)
+        return await own_addresses(connection, addresses)
 
-    monkeypatch.setattr(recipients, "keys_of_ours", noted)
+    monkeypatch.setattr(recipients, "own_addresses", noted)
     await shop.buys()
     await shop.buys()
     assert asked == [[str(SPONSOR.pubkey())]] * 3

@@ -63,7 +63,7 @@ async def main(home: Path, point: str, kind: str) -> None:
     elif name == "batch":
         store.rewrap = dying_after(store.rewrap, int(nth))
     elif name == "left":
-        store.leave_version = dying_after(store.leave_version)
+        store.end_version = dying_after(store.end_version)
     new = KeySource(passphrase="new") if kind == "passphrase" else None
     await wallets.rotate(new or KeySource(file=home / "keystore.key"))
     if name == "done":

@@ -19,7 +19,7 @@ from solward.vault.grants.dollars import (
     NoPrice,
     Price,
     checked,
-    combined,
+    combine,
     from_json,
     line_dollars,
     micro_dollars,
@@ -165,18 +165,18 @@ def test_the_highest_of_all_sources_counts_and_is_as_old_as_the_oldest(
         for index, (usd, age) in enumerate(zip(said, ages, strict=False))
     }
     oldest = max(ages[: len(said)])
-    assert combined(MINT, answers, NOW) == Price(max(said), 6, NOW - oldest)
+    assert combine(MINT, answers, NOW) == Price(max(said), 6, NOW - oldest)
 
 
 @promise("higher-price-counts")
 @pytest.mark.parametrize("bad", [None, "1", price(taken=NOW - 90_000), price(0), price(of=9)])
 def test_one_source_without_a_price_leaves_none(bad: object) -> None:
     for answers in ({"a": price(), "b": bad}, {"b": bad, "a": price()}):
-        assert reason(combined(MINT, answers, NOW))
+        assert reason(combine(MINT, answers, NOW))
 
 
 def test_without_a_source_there_is_no_price() -> None:
-    assert reason(combined(MINT, {}, NOW)) == "there is no price source on this network"
+    assert reason(combine(MINT, {}, NOW)) == "there is no price source on this network"
 
 
 @promise("stale-price-counts-not")

@@ -163,7 +163,7 @@ def test_an_inner_instruction_from_nowhere_is_refused(bank: Bank) -> None:
         bank.build([create_idempotent_associated_token_account(bank.own, bank.own, bank.mint)])
     )
     for call, words in (
-        (Invocation(TOKEN_PROGRAM, (), b"", 5), "no instruction"),
+        (Invocation(TOKEN_PROGRAM, (), b"", 5), "no outer instruction"),
         (Invocation(TOKEN_PROGRAM, (ROUTER,), b"", 0), "not in the message"),
     ):
         bad = Simulation(full.pre, full.post, (call,))

@@ -19,7 +19,7 @@ from tests.support.rpc import GENESIS, answer_each
 
 from solward.types.errors import LedgerRejected, LedgerUnavailable
 from solward.vault.ledger import patience
-from solward.vault.ledger.answers import MAX_WAIT_S, wait_of
+from solward.vault.ledger.answers import MAX_WAIT_S, wait_seconds
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.patience import NodeBusy, seconds_left, within
@@ -51,7 +51,7 @@ DRY = "You've reached the limit of today"
     ],
 )
 def test_every_way_to_say_when(headers: dict[str, str], wait_s: float | None) -> None:
-    found = wait_of(CIMultiDict(headers), NOW)
+    found = wait_seconds(CIMultiDict(headers), NOW)
     assert found == (None if wait_s is None else pytest.approx(wait_s))
 
 

@@ -22,9 +22,9 @@ from solward.vault.ledger.protocol import (
     LEAST_OVER_S,
     OVER_S,
     SlotTime,
+    median_s,
     newest_slot,
-    sampled_s,
-    together_s,
+    sampled_slot_s,
 )
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.money.judge.blockhash import MAX_AGE_BLOCKS
@@ -50,7 +50,7 @@ def test_it_is_measured_by_the_slots_that_are_seen(slot_s: float) -> None:
 def test_it_is_not_measured_over_a_moment() -> None:
     time, _ = watched(0.2, LEAST_OVER_S / 2)
     assert time.measured_s is None
-    assert together_s([time]) == UNMEASURED_SLOT_MS / 1000
+    assert median_s([time]) == UNMEASURED_SLOT_MS / 1000
 
 
 def test_a_cluster_that_changes_its_pace_is_followed() -> None:
@@ -93,7 +93,7 @@ def test_a_slot_that_cannot_be_is_outlived() -> None:
 )
 def test_what_a_node_claims_is_bounded(slots: int, seconds: int, counted_ms: float) -> None:
     time = SlotTime(Clock())
-    time.sampled([{"numSlots": slots, "samplePeriodSecs": seconds}])
+    time.measure([{"numSlots": slots, "samplePeriodSecs": seconds}])
     assert time.measured_s == pytest.approx(counted_ms / 1000)
 
 
@@ -106,13 +106,13 @@ def test_what_a_node_claims_is_bounded(slots: int, seconds: int, counted_ms: flo
     ],
 )  # fmt: skip
 def test_samples_of_any_shape_say_nothing(samples: Any) -> None:
-    assert sampled_s(samples) is None
+    assert sampled_slot_s(samples) is None
 
 
 def test_of_several_nodes_most_count() -> None:
     honest, other, liar = SlotTime(), SlotTime(), SlotTime()
     honest.measured_s, other.measured_s, liar.measured_s = 0.21, 0.2, 1.0
-    assert together_s([liar, honest, other, SlotTime()]) == 0.21
+    assert median_s([liar, honest, other, SlotTime()]) == 0.21
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_one_nodes_certificate_has_no_other_node_asked_for_older_state(
             made.origin = host
         try:
             if rests:
-                ledger.nodes = lambda: (ledger._over(transports[0]),)  # type: ignore[method-assign]
+                ledger.nodes = lambda: (ledger._with_transport(transports[0]),)  # type: ignore[method-assign]
             await ledger.look()
             for _ in range(4):
                 await ledger.balance(bench.wallet.address)

@@ -452,7 +452,7 @@ async def test_an_answer_that_comes_twice_is_nobody_elses(how: str, method: str)
             [found] = await asyncio.gather(transport.call(method, []), return_exceptions=True)
             if found != before:
                 assert how == "before the next answer"
-                assert "that to another request" in str(found)
+                assert "for another request" in str(found)
         assert node.opened >= 4
 
 
@@ -478,7 +478,7 @@ async def test_a_response_to_another_id_is_no_answer(
         writer.write(_answer(json.dumps(response).encode()))
 
     async with raw_node(say) as node, _transport(node.url) as transport:
-        with pytest.raises(LedgerUnavailable, match="is that to another request"):
+        with pytest.raises(LedgerUnavailable, match="is for another request"):
             await transport.call("getHealth", [])
 
 

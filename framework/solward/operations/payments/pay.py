@@ -410,7 +410,7 @@ class Payments:
         if not payers:
             return frozenset()
         async with self.database.read() as connection:
-            found = await recipients.keys_of_ours(connection, payers)
+            found = await recipients.own_addresses(connection, payers)
         if len(self._strangers) + len(payers) > _MOST_STRANGERS:
             self._strangers.clear()
         self._strangers |= payers - found

@@ -23,7 +23,7 @@ from solward.operations.policies.grant_documents import GrantPolicy
 from solward.types.errors import PolicyChanged
 from solward.types.events import EventKind
 from solward.types.guardrail import COSTS, SOL
-from solward.vault.grants.decide import covers, is_in_time, is_via
+from solward.vault.grants.decide import allows_sites, covers, is_in_time
 from solward.vault.grants.dollars import line_dollars
 from solward.vault.grants.judged import JudgedCase, from_row
 from solward.vault.grants.model import (
@@ -91,7 +91,7 @@ async def replace_policy(
             )
         for who in sorted({*before.sets, *sets}):
             await _store_set(database, connection, who, before.sets.get(who), sets.get(who))
-        return await store.count_up(connection)
+        return await store.raise_version(connection)
 
 
 async def replace_set(
@@ -123,7 +123,7 @@ async def put_set(
     found = (await store.sets_of(connection, [who])).get(who)
     before = None if found is None else tuple(map(from_stored, found))
     await _store_set(database, connection, who, before, grants)
-    return await store.count_up(connection)
+    return await store.raise_version(connection)
 
 
 async def drop_set(database: Database, connection: AsyncConnection, who: str) -> None:
@@ -300,7 +300,7 @@ def _covered_units(grant: Grant, case: Case, counting: _CountedRow) -> dict[str,
             is_covered = (
                 bool(grant.may)
                 and grant.wallet in (None, case.wallet_id)
-                and is_via(grant, case.chain)
+                and allows_sites(grant, case.chain)
             )
         else:
             is_covered = covers(grant, line, case)

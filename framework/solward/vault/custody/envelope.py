@@ -97,7 +97,7 @@ class Envelope:
 
 
 def address_of(keypair: Keypair) -> str:
-    """Return the base58 public key, read from the pair's bytes: `pubkey` would derive it again."""
+    """Return the base58 public key from the keypair's bytes; `pubkey` would derive it again."""
     return str(Pubkey(bytes(keypair)[KEY_BYTES:]))
 
 
@@ -110,10 +110,10 @@ def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Enve
         public_key=public_key,
         kek_version=kek_version,
         wrapped_data_key=encrypt(
-            kek, data_key, _bound("data-key", wallet_id, public_key, kek_version)
+            kek, data_key, _aad("data-key", wallet_id, public_key, kek_version)
         ),
         sealed_key=encrypt(
-            data_key, keypair.secret(), _bound("seed", wallet_id, public_key, _DATA_KEY_VERSION)
+            data_key, keypair.secret(), _aad("seed", wallet_id, public_key, _DATA_KEY_VERSION)
         ),
     )
 
@@ -126,9 +126,9 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
             key does not belong to the stored public key.
     """
     seed = decrypt(
-        _data_key(kek, envelope),
+        _open_data_key(kek, envelope),
         envelope.sealed_key,
-        _bound("seed", envelope.wallet_id, envelope.public_key, _DATA_KEY_VERSION),
+        _aad("seed", envelope.wallet_id, envelope.public_key, _DATA_KEY_VERSION),
         f"The key of wallet {envelope.wallet_id}",
     )
     keypair = Keypair.from_seed(seed)
@@ -140,9 +140,9 @@ def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
 
 
 def rewrap(old_kek: bytes, new_kek: bytes, new_version: int, envelope: Envelope) -> Envelope:
-    """Return the same sealed key with its data key under another KEK; raises as `open_envelope`."""
-    data_key = _data_key(old_kek, envelope)
-    bound = _bound("data-key", envelope.wallet_id, envelope.public_key, new_version)
+    """Return the envelope with its data key under another KEK; raises `open_envelope`'s errors."""
+    data_key = _open_data_key(old_kek, envelope)
+    bound = _aad("data-key", envelope.wallet_id, envelope.public_key, new_version)
     return Envelope(
         wallet_id=envelope.wallet_id,
         public_key=envelope.public_key,
@@ -159,7 +159,7 @@ def new_kdf() -> dict[str, Any]:
 
 
 def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
-    """Return the key derived from a passphrase with stored parameters; takes a third of a second.
+    """Return the key for a passphrase and stored parameters. This takes a third of a second.
 
     Raises:
         ValueError: a parameter is out of bounds; the error names it.
@@ -189,7 +189,7 @@ def encrypt(key: bytes, plain: bytes, bound: bytes) -> bytes:
 
 
 def decrypt(key: bytes, sealed: bytes, bound: bytes, what: str) -> bytes:
-    """Return the plain bytes; if they are not genuine, raises `KeystoreError` that names `what`."""
+    """Return the plain bytes; raises `KeystoreError` that names `what` if they are not genuine."""
     if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
         raise KeystoreError(f"{what} cannot be opened: it is cut short")
     try:
@@ -200,16 +200,16 @@ def decrypt(key: bytes, sealed: bytes, bound: bytes, what: str) -> bytes:
         ) from None
 
 
-def _data_key(kek: bytes, envelope: Envelope) -> bytes:
+def _open_data_key(kek: bytes, envelope: Envelope) -> bytes:
     return decrypt(
         kek,
         envelope.wrapped_data_key,
-        _bound("data-key", envelope.wallet_id, envelope.public_key, envelope.kek_version),
+        _aad("data-key", envelope.wallet_id, envelope.public_key, envelope.kek_version),
         f"The key of wallet {envelope.wallet_id}",
     )
 
 
-def _bound(part: str, wallet_id: str, public_key: str, version: int) -> bytes:
+def _aad(part: str, wallet_id: str, public_key: str, version: int) -> bytes:
     return f"solward-wallet/1|{part}|{wallet_id}|{public_key}|{version}".encode()
 
 

@@ -30,7 +30,7 @@ from solward.vault.store import wallets as store
 
 
 async def newest_keystore(database: Database) -> KeystoreRow:
-    """Return the row that says how the keystore is protected; raises `KeystoreError`."""
+    """Return the stored row of the newest KEK version; raises `KeystoreError`."""
     async with database.read() as connection:
         rows = await store.keystore_rows(connection)
     if not rows:
@@ -83,7 +83,7 @@ async def export_wallet(
             written = True
     except BaseException:
         if written:
-            _remove(file)
+            _remove_file(file)
         raise
 
 
@@ -94,7 +94,7 @@ def write_keypair(file: Path, keypair: Keypair) -> None:
         # O_EXCL never writes over a file or through a link, so never onto a terminal or a pipe.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise _taken(file) from None
+        raise _file_exists_error(file) from None
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
     try:
@@ -104,21 +104,21 @@ def write_keypair(file: Path, keypair: Keypair) -> None:
             os.fsync(descriptor)
         sync_folder(file.parent)
     except OSError as error:
-        _remove(file)
+        _remove_file(file)
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
 
 
-def check_free(file: Path) -> None:
+def check_file_free(file: Path) -> None:
     """Raise `InvalidRequest` if the file, or a link with its name, exists."""
     if os.path.lexists(file):
-        raise _taken(file)
+        raise _file_exists_error(file)
 
 
-def _taken(file: Path) -> InvalidRequest:
+def _file_exists_error(file: Path) -> InvalidRequest:
     return InvalidRequest(f"{file} exists already; choose another name")
 
 
-def _remove(file: Path) -> None:
+def _remove_file(file: Path) -> None:
     file.unlink()
 
 

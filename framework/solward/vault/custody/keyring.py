@@ -36,7 +36,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The source of the KEK: a passphrase, or else a file, which is created at the first start."""
+    """The source of the KEK: a passphrase, or a key file, which the first start creates."""
 
     passphrase: str | None = field(default=None, repr=False)
     file: Path | None = None
@@ -68,7 +68,7 @@ async def create(
     keks = {}
     if source.passphrase is not None:
         kdf = new_kdf()
-        kek = await _derive(source.passphrase, kdf)
+        kek = await _derive_kek(source.passphrase, kdf)
     else:
         assert source.file is not None
         kdf = {"kind": "file"}
@@ -76,12 +76,12 @@ async def create(
         kek = read_key(source.file) if exists else create_key(source.file)
     keks[version] = kek
     audit_key = os.urandom(AUDIT_KEY_BYTES) if previous is None else previous.audit_key
-    sealed = encrypt(kek, audit_key, _bound_audit(version))
+    sealed = encrypt(kek, audit_key, _audit_aad(version))
     kdf[_AUDIT] = base64.b64encode(sealed).decode()
-    verifier = encrypt(kek, _KNOWN, _bound(version, kdf))
+    verifier = encrypt(kek, _KNOWN, _aad(version, kdf))
     if previous is not None:
         keks[previous.version] = previous.current
-        wrapped = encrypt(kek, previous.current, _bound_previous(version, previous.version))
+        wrapped = encrypt(kek, previous.current, _previous_aad(version, previous.version))
         kdf[_PREVIOUS] = {
             "version": previous.version,
             "key": base64.b64encode(wrapped).decode(),
@@ -96,7 +96,7 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
         KeystoreError: the passphrase or file is missing, of the wrong kind or not the right one,
             or the stored parameters are out of bounds.
     """
-    kek = await _obtain(source, row)
+    kek = await _obtain_kek(source, row)
     keks = {row.kek_version: kek}
     previous = row.kdf.get(_PREVIOUS)
     if previous is not None:
@@ -104,12 +104,12 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
             old, wrapped = int(previous["version"]), _base64(previous["key"])
         except (KeyError, TypeError, ValueError):
             raise KeystoreError("The keystore's parameters are damaged") from None
-        bound = _bound_previous(row.kek_version, old)
+        bound = _previous_aad(row.kek_version, old)
         keks[old] = decrypt(kek, wrapped, bound, "The previous keystore key")
     if _AUDIT not in row.kdf:
         raise KeystoreError("The keystore's parameters are damaged")
     sealed = _base64(row.kdf[_AUDIT])
-    audit_key = decrypt(kek, sealed, _bound_audit(row.kek_version), "The audit key")
+    audit_key = decrypt(kek, sealed, _audit_aad(row.kek_version), "The audit key")
     return Keyring(row.kek_version, keks, audit_key)
 
 
@@ -119,25 +119,25 @@ def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def next_file(path: Path) -> Path:
-    """Return where a rotation writes the new key file until its version is stored."""
+    """Return the path at which a rotation writes the new key file until its version is stored."""
     return path.with_name(f"{path.name}.next")
 
 
-async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
+async def _obtain_kek(source: KeySource, row: KeystoreRow) -> bytes:
     kind = row.kdf.get("kind")
     if kind == "argon2id":
         if source.passphrase is None:
             raise KeystoreError("This keystore has a passphrase: set KEYSTORE_PASSPHRASE")
-        kek = await _derive(source.passphrase, row.kdf)
-        if not _verifies(kek, row):
+        kek = await _derive_kek(source.passphrase, row.kdf)
+        if not _is_verified(kek, row):
             raise KeystoreError("KEYSTORE_PASSPHRASE is not this keystore's passphrase")
         return kek
     if kind != "file":
         raise KeystoreError(f"This version of Solward does not know the keystore's kind: {kind}")
     if source.file is None:
         raise KeystoreError(
-            "This keystore has a key file: unset KEYSTORE_PASSPHRASE, then seal it under one with"
-            " `solward keystore rotate --to passphrase`"
+            "This keystore has a key file: unset KEYSTORE_PASSPHRASE. To use a passphrase instead,"
+            " then run `solward keystore rotate --to passphrase`"
         )
     # Another process that starts after an interrupted rotation may move the new file into place
     # between our two reads; a second read then finds it.
@@ -152,14 +152,14 @@ def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
     following = next_file(path)
     if path.exists() or not following.exists():
         kek = read_key(path)
-        if _verifies(kek, row):
+        if _is_verified(kek, row):
             return kek
     if not following.exists():
         return None
     # A rotation may have been killed after storing the new version, before moving its file.
     try:
         kek = read_key(following)
-        if _verifies(kek, row):
+        if _is_verified(kek, row):
             replace_key(following, path)
             return kek
     except (KeystoreError, FileNotFoundError):
@@ -168,7 +168,7 @@ def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
     return None
 
 
-async def _derive(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
+async def _derive_kek(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
     try:
         return await asyncio.to_thread(derived, passphrase, kdf)
     except binascii.Error:
@@ -177,9 +177,9 @@ async def _derive(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
         raise KeystoreError(f"The keystore's {error}") from None
 
 
-def _verifies(kek: bytes, row: KeystoreRow) -> bool:
+def _is_verified(kek: bytes, row: KeystoreRow) -> bool:
     try:
-        bound = _bound(row.kek_version, finished(row.kdf))
+        bound = _aad(row.kek_version, finished(row.kdf))
         return decrypt(kek, row.verifier, bound, "The keystore") == _KNOWN
     except KeystoreError:
         return False
@@ -192,15 +192,15 @@ def _base64(text: object) -> bytes:
         raise KeystoreError("The keystore's parameters are damaged") from None
 
 
-def _bound(version: int, kdf: Mapping[str, Any]) -> bytes:
+def _aad(version: int, kdf: Mapping[str, Any]) -> bytes:
     return f"solward-keystore/1|{version}|{jsontext.dumps(dict(kdf), canonical=True)}".encode()
 
 
-def _bound_audit(version: int) -> bytes:
+def _audit_aad(version: int) -> bytes:
     return f"solward-keystore/1|audit|{version}".encode()
 
 
-def _bound_previous(version: int, previous: int) -> bytes:
+def _previous_aad(version: int, previous: int) -> bytes:
     return f"solward-keystore/1|previous|{version}|{previous}".encode()
 
 
@@ -214,7 +214,7 @@ def read_key(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise KeystoreError(
-            f"The keystore's key file {path} is missing; put it back from its backup: without it "
+            f"The keystore's key file {path} is missing; restore it from a backup: without it "
             "no wallet can be opened"
         ) from None
     except OSError as error:

@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Keystore:
-    """The unlocked keyring of a store, `keyring`."""
+    """An unlocked keystore, with its keys in `keyring`."""
 
     def __init__(self, database: Database, ring: Keyring) -> None:
         self._database = database
@@ -56,7 +56,7 @@ class Keystore:
                 rows = await store.keystore_rows(connection)
                 if not rows:
                     ring, row = await keyring.create(source)
-                    await store.insert_keystore(connection, _fields(row))
+                    await store.insert_keystore(connection, _keystore_fields(row))
                     database.audit_key = ring.audit_key
                     return cls(database, ring)
         ring = await keyring.unlock(source, keystore_row(rows[0]))
@@ -69,7 +69,7 @@ class Keystore:
         return opened
 
     async def newest(self, connection: AsyncConnection) -> Keyring:
-        """Return the keyring for sealing a new key; it stays the newest until the transaction ends.
+        """Return the keyring, which stays the newest until the database transaction ends.
 
         Raises:
             KeystoreError: another process rotated the keystore, so a key sealed under the old
@@ -95,9 +95,9 @@ class Keystore:
             if alone is not None:
                 # Two rotations at once would overwrite each other's key file.
                 await lock_exclusive(alone, _ROTATION, may_idle=True)
-            return await self._rotate(new)
+            return await self._rotate_keys(new)
 
-    async def _rotate(self, new: KeySource) -> int:
+    async def _rotate_keys(self, new: KeySource) -> int:
         # A rotation that a tampered wallet stopped needs the KEK that this one would drop.
         await self._finish_rotation()
         version = self.keyring.version + 1
@@ -112,7 +112,7 @@ class Keystore:
             old = keystore_row((await store.keystore_rows(connection))[0])
             if old.kek_version != self.keyring.version:
                 raise KeystoreError("Another process rotated the keystore meanwhile")
-            await store.insert_keystore(connection, _fields(row))
+            await store.insert_keystore(connection, _keystore_fields(row))
             was, now = _audit_fields(old), _audit_fields(row)
             record_act(connection, EventKind.KEYSTORE_ROTATED, {}, was, now)
         if new.file is not None:
@@ -134,14 +134,14 @@ class Keystore:
                     rows = await store.wallets_under(connection, old, "", _BATCH)
                 if not rows:
                     kdf = (await store.keystore_rows(connection))[0]["kdf"]
-                    await store.leave_version(connection, old, new, keyring.finished(kdf))
+                    await store.end_version(connection, old, new, keyring.finished(kdf))
                     break
-                await store.rewrap(connection, old, new, [self._rewrapped(row) for row in rows])
+                await store.rewrap(connection, old, new, [self._rewrap_wallet(row) for row in rows])
             moved, after = moved + len(rows), rows[-1]["id"]
         # The old KEK stays in memory, for envelopes that were read before.
         return moved
 
-    def _rewrapped(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
+    def _rewrap_wallet(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
         envelope = envelope_of(row)
         old = self.keyring.kek(envelope.kek_version)
         moved = rewrap(old, self.keyring.current, self.keyring.version, envelope)
@@ -190,7 +190,7 @@ def _audit_fields(row: KeystoreRow) -> dict[str, Any]:
     return {"version": row.kek_version, "kind": row.kdf.get("kind")}
 
 
-def _fields(row: KeystoreRow) -> dict[str, Any]:
+def _keystore_fields(row: KeystoreRow) -> dict[str, Any]:
     return {
         "kek_version": row.kek_version,
         "kdf": dict(row.kdf),

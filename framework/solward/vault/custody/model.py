@@ -79,20 +79,20 @@ def check_text(value: object, field: str) -> str:
 
 
 def has_address_or_id(name: str) -> bool:
-    """Return whether a word of a name is an address, or the whole name is an id."""
+    """Return whether a name contains an address as a word, or is an id as a whole."""
     return any(map(is_address, _WORDS.findall(name))) or _ID.fullmatch(name.strip()) is not None
 
 
-def begins_as_group(name: str) -> bool:
+def begins_with_at(name: str) -> bool:
     """Return whether a name begins with `@`, in any Unicode form, as the policy's groups do."""
     return unicodedata.normalize("NFKC", name).strip().startswith("@")
 
 
 def check_name(value: object) -> str:
-    """Return a wallet's name, checked as by `check_text`. It must not have an address or a leading
-    @, or be an id, which requests may give in place of names. Raises `InvalidRequest`."""
+    """Return a wallet's name if it is valid; else raises `InvalidRequest`. A name must not contain
+    an address, begin with @ or be an id, because requests accept these in place of names."""
     name = check_text(value, "name")
-    if begins_as_group(name):
+    if begins_with_at(name):
         raise InvalidRequest("name must not begin with @, which is for names of the address book")
     if has_address_or_id(name):
         raise InvalidRequest("name must not contain an address and must not be an id")

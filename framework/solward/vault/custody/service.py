@@ -88,7 +88,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class _CachedWallet:
-    """A wallet in memory, with its key only in the stored, sealed form."""
+    """A wallet in memory, whose private key stays sealed."""
 
     wallet: Wallet
     envelope: Envelope
@@ -122,7 +122,7 @@ class Wallets:
                 address or an id, or can be taken for a contact's.
             TooManyWallets: the requesting API key has created `MOST_OF_A_KEY` wallets.
         """
-        return await self._store(Keypair(), name, tags)
+        return await self._store_wallet(Keypair(), name, tags)
 
     async def import_keypair(self, keypair_file_text: str, name: str = DEFAULT_NAME) -> Wallet:
         """Return a wallet for an existing key, given as the text of a Solana CLI keypair file.
@@ -134,7 +134,7 @@ class Wallets:
         """
         keypair = parse_keypair_file(keypair_file_text)
         try:
-            return await self._store(keypair, name, (), imported=True)
+            return await self._store_wallet(keypair, name, (), imported=True)
         except IntegrityError:
             raise InvalidRequest(f"keypair {keypair.pubkey()} is imported already") from None
 
@@ -143,10 +143,10 @@ class Wallets:
 
         Its tags may be old if another process changed them; see `get_fresh`.
         """
-        return (await self._load(wallet_id)).wallet
+        return (await self._load_wallet(wallet_id)).wallet
 
     async def get_fresh(self, wallet_id: str) -> Wallet:
-        """Return one wallet with its tags as they are now; raises `WalletNotFound`."""
+        """Return one wallet with its current tags; raises `WalletNotFound`."""
         if self._database.shared:
             self._cache.pop(wallet_id, None)
         return await self.get(wallet_id)
@@ -163,7 +163,7 @@ class Wallets:
             async with self._database.read() as connection:
                 rows = await store.oldest_wallets(connection, _PAGE, last)
             if rows:
-                yield [_json(row, maker) for row in rows]
+                yield [_wallet_json(row, maker) for row in rows]
             if len(rows) < _PAGE:
                 return
             last = rows[-1].id
@@ -185,7 +185,7 @@ class Wallets:
             )
         if unknown:
             raise InvalidRequest("before must be the id of a wallet")
-        return [_json(row, maker) for row in rows]
+        return [_wallet_json(row, maker) for row in rows]
 
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace a wallet's tags.
@@ -195,11 +195,11 @@ class Wallets:
             InvalidRequest: more than 20 tags, or one that is not 1 to 64 printable characters.
         """
         checked = check_tags(tags)
-        cached = await self._load(wallet_id)
+        cached = await self._load_wallet(wallet_id)
         async with self._database.write() as connection:
             await store.set_tags(connection, wallet_id, checked)
         cached = replace(cached, wallet=replace(cached.wallet, tags=checked))
-        self._keep(cached)
+        self._cache_wallet(cached)
         return cached.wallet
 
     async def signer(self, wallet_id: str) -> Signer:
@@ -208,7 +208,7 @@ class Wallets:
         Raises:
             WalletNotFound: no such wallet.
         """
-        cached = await self._load(wallet_id)
+        cached = await self._load_wallet(wallet_id)
         return Signer(self._keystore, cached.envelope)
 
     async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
@@ -217,7 +217,7 @@ class Wallets:
         Raises:
             WalletNotFound: no such wallet.
         """
-        cached = await self._load(wallet_id)
+        cached = await self._load_wallet(wallet_id)
         return Signer(self._keystore, cached.envelope, counter)
 
     @asynccontextmanager
@@ -245,7 +245,7 @@ class Wallets:
     async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
         """Return the pocket of a position; None if the position has no pocket yet."""
         async with self._database.read() as connection:
-            row = await pocket_store.at_position(connection, wallet_id, program, position)
+            row = await pocket_store.by_position(connection, wallet_id, program, position)
         return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
 
     async def pockets(self, wallet_id: str) -> Sequence[PocketRow]:
@@ -254,7 +254,7 @@ class Wallets:
         Raises:
             WalletNotFound: no such wallet.
         """
-        await self._load(wallet_id)
+        await self._load_wallet(wallet_id)
         async with self._database.read() as connection:
             return await pocket_store.of_wallet(connection, wallet_id, open_only=True)
 
@@ -270,7 +270,7 @@ class Wallets:
         self._cache.clear()
         return changed
 
-    async def _load(self, wallet_id: str) -> _CachedWallet:
+    async def _load_wallet(self, wallet_id: str) -> _CachedWallet:
         cached = self._cache.get(wallet_id)
         if cached is not None:
             self._cache.move_to_end(wallet_id)
@@ -280,16 +280,16 @@ class Wallets:
         if row is None:
             raise WalletNotFound
         cached = _CachedWallet(wallet_of(row), envelope_of(row))
-        self._keep(cached)
+        self._cache_wallet(cached)
         return cached
 
-    def _keep(self, cached: _CachedWallet) -> None:
+    def _cache_wallet(self, cached: _CachedWallet) -> None:
         self._cache[cached.wallet.id] = cached
         self._cache.move_to_end(cached.wallet.id)
         if len(self._cache) > MOST_CACHED:
             self._cache.popitem(last=False)
 
-    async def _store(
+    async def _store_wallet(
         self, keypair: Keypair, name: str, tags: Sequence[str], *, imported: bool = False
     ) -> Wallet:
         # Later than the time of this process's last wallet, because lists of wallets sort by it.
@@ -319,7 +319,7 @@ class Wallets:
                 "sealed_key": envelope.sealed_key,
             }
             await store.insert_wallet(connection, row, imported=imported)
-        self._keep(_CachedWallet(wallet, envelope))
+        self._cache_wallet(_CachedWallet(wallet, envelope))
         return wallet
 
 
@@ -339,7 +339,7 @@ async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
         raise InvalidRequest("name is, or looks like, the name of a contact")
 
 
-def _json(row: Row, maker: bool) -> bytes:
+def _wallet_json(row: Row, maker: bool) -> bytes:
     tags = tuple(row.tags)
     wallet = Wallet(row.id, row.name, row.public_key, tags, row.created_ms, row.created_by)
     return jsontext.dumps_own(wallet.to_json(maker=maker)).encode()

@@ -137,13 +137,13 @@ def compile_grants(grants: Sequence[Grant]) -> CompiledGrants:
     named: dict[tuple[Operation, str], tuple[_Candidate, ...]] = {}
     others: dict[Operation, tuple[_Candidate, ...]] = {}
     for operation in Operation:
-        allowing = [each for each in numbered if _allows(each[1], operation)]
+        allowing = [each for each in numbered if _may_perform(each[1], operation)]
         assets = {asset for _, grant, _ in allowing for asset in grant.assets}
         for asset in {*assets, ANY_ASSET}:
             found = tuple(
                 _Candidate(number, grant, scope, limit)
                 for number, grant, scope in allowing
-                for limit in (_limit(grant, operation, asset),)
+                for limit in (_limit_of_asset(grant, operation, asset),)
                 if limit is not None or operation == Operation.LAUNCH
             )
             if asset == ANY_ASSET:
@@ -162,37 +162,37 @@ def compile_grants(grants: Sequence[Grant]) -> CompiledGrants:
     )
 
 
-def _allows(grant: Grant, operation: Operation) -> bool:
+def _may_perform(grant: Grant, operation: Operation) -> bool:
     return operation in grant.may or (
         operation == Operation.FUND and Operation.TRANSFER in grant.may
     )
 
 
-def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
+def _limit_of_asset(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
     if operation == Operation.LAUNCH:
         return None
     return grant.assets.get(asset) or grant.assets.get(ANY_ASSET)
 
 
 def covers(grant: Grant, line: Line, case: Case) -> bool:
-    """Return whether the grant covers such a line, at any amount and time.
+    """Return whether the grant covers the line, regardless of amount and time.
 
     A new grant starts with its principal's earlier charges that it covers. Of `case`, only
     `wallet_id`, `chain`, `own` and `book` are read.
     """
     return (
-        _allows(grant, line.operation)
+        _may_perform(grant, line.operation)
         and (
             line.operation == Operation.LAUNCH
-            or _limit(grant, line.operation, line.asset) is not None
+            or _limit_of_asset(grant, line.operation, line.asset) is not None
         )
         and grant.wallet in (None, case.wallet_id)
-        and is_via(grant, case.chain)
-        and _reaches(grant.to, line, case)
+        and allows_sites(grant, case.chain)
+        and _is_recipient(grant.to, line, case)
     )
 
 
-def is_via(grant: Grant, chain: Sequence[str]) -> bool:
+def allows_sites(grant: Grant, chain: Sequence[str]) -> bool:
     """Return whether a grant names no site, or the site that the transaction pays."""
     return not grant.via or any(each in grant.via for each in chain)
 
@@ -203,7 +203,7 @@ def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
 
 
 def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
-    """Return the sums of matching grants, which `decide` reads for the same `sets` and `case`."""
+    """Return the sums that `decide` reads for the same `sets` and `case`."""
     found: set[Need] = set()
     for who in case.chain:
         compiled = sets.get(who)
@@ -222,7 +222,7 @@ def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
 
 
 def priced(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[int]:
-    """Return the indexes of the lines whose worth in dollars a grant of the chain counts."""
+    """Return the indexes of the lines that a grant of the chain counts in dollars."""
     return frozenset(
         at
         for at, line in enumerate(case.lines)
@@ -256,7 +256,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
         compiled = sets.get(who)
         if compiled is not None:
             is_judged = True
-            shared = _Principal(who, compiled, case, used).share_out()
+            shared = _Principal(who, compiled, case, used).plan_charges()
             if isinstance(shared, Finding):
                 refusals.append(shared)
             else:
@@ -269,7 +269,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
                 is_judged = True
                 why = _refused_by_default(line, case)
                 if why is not None:
-                    refusals.append(Finding(why, who, line, detail=_into(case)))
+                    refusals.append(Finding(why, who, line, detail=_bought_mint(case)))
                     break
     if refusals:
         return Decision(is_judged, refused=refusals[0])
@@ -282,7 +282,7 @@ def decide(sets: Mapping[str, CompiledGrants], case: Case, used: Mapping[Need, i
 
 
 def _has_default(line: Line, case: Case) -> bool:
-    """Return whether defaults judge the line: SOL has ceilings, and a launch takes nothing."""
+    """Return whether default rules judge the line: any token unless launched, and SOL in swaps."""
     if line.operation == Operation.SWAP and case.listed is not None:
         return True
     return line.asset != SOL and line.operation != Operation.LAUNCH
@@ -290,7 +290,7 @@ def _has_default(line: Line, case: Case) -> bool:
 
 def _refused_by_default(line: Line, case: Case) -> Reason | None:
     if line.operation == Operation.SWAP:
-        into = _into(case)
+        into = _bought_mint(case)
         if case.listed is None or into == SOL or into in case.listed:
             return None
         return Reason.INTO
@@ -299,7 +299,7 @@ def _refused_by_default(line: Line, case: Case) -> Reason | None:
     return Reason.DEFAULT
 
 
-def _into(case: Case) -> str | None:
+def _bought_mint(case: Case) -> str | None:
     return None if case.swap is None else case.swap.into
 
 
@@ -314,7 +314,7 @@ class _ChargePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A grant that has room for one line alone, in which the line counts `units`."""
+    """A grant with room for one line by itself; the line counts `units` in this grant."""
 
     candidate: _Candidate
     units: int
@@ -347,7 +347,7 @@ class _Principal:
         self._seen: dict[object, _Match] = {}
 
     def match(self, at: int) -> _Match:
-        """Return the grants that fit a line whatever was used, and the nearest unfit grant.
+        """Return the grants that fit a line regardless of past use, and the nearest unfit grant.
 
         Lines that differ only in units are matched once: a transaction may have dozens of them.
         """
@@ -370,7 +370,7 @@ class _Principal:
         for each in self.compiled.candidates(line):
             to = each.grant.to
             if to not in reached:
-                reached[to] = line is None or _reaches(to, line, self.case)
+                reached[to] = line is None or _is_recipient(to, line, self.case)
             why = self._mismatch(each, at, is_reached=reached[to])
             if why is None:
                 matched.append(each)
@@ -378,11 +378,11 @@ class _Principal:
                 nearest = why, each
         return matched, nearest
 
-    def share_out(self) -> _ChargePlan | Finding:
-        """Return the charges to each grant with what waits for a person, or why grants refuse."""
+    def plan_charges(self) -> _ChargePlan | Finding:
+        """Return each grant's charges and what a person must approve, or why grants refuse."""
         options: list[Sequence[_Option]] = []
         for at in range(len(self.lines)):
-            found = self._options(at)
+            found = self._find_options(at)
             if isinstance(found, Finding):
                 return found
             options.append(found)
@@ -414,22 +414,22 @@ class _Principal:
         reserved = tuple(Charge(*key, units) for key, units in charges.items())
         return _ChargePlan(tuple(held.values()), reserved)
 
-    def _options(self, at: int) -> Sequence[_Option] | Finding:
+    def _find_options(self, at: int) -> Sequence[_Option] | Finding:
         """Return the grants with room for the line alone, or why no grant has room."""
         found: list[_Option] = []
         matched, mismatched = self.match(at)
         nearest = None if mismatched is None else (*mismatched, 0)
         for each in matched:
-            units = self._units(each, at)
+            units = self._charged_units(each, at)
             why = self.full(each, units, at)
             if why is None:
-                asks = each.grant.new == NewRecipient.HOLD and _is_new(self.lines[at], self.case)
+                asks = each.grant.new == NewRecipient.HOLD and _pays_new(self.lines[at], self.case)
                 found.append(_Option(each, units, asks))
             elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
                 nearest = why, each, units
-            elif why is nearest[0] is Reason.COSTS and self._costs_left(each) > self._costs_left(
-                nearest[1]
-            ):
+            elif why is nearest[0] is Reason.COSTS and self._remaining_costs(
+                each
+            ) > self._remaining_costs(nearest[1]):
                 # Name the grant that needs the smallest reduction of the fee bid.
                 nearest = why, each, units
         if found:
@@ -439,18 +439,18 @@ class _Principal:
         why, each, units = nearest
         return self._finding(why, each, at, units)
 
-    def _costs_left(self, each: _Candidate) -> int:
+    def _remaining_costs(self, each: _Candidate) -> int:
         """Return the lamports left in a grant's window for network fees and rent."""
         return each.grant.costs_lamports - self.used.get((each.scope, COSTS, COSTS_WINDOW_MS), 0)
 
     # Checks of one grant, in the order of `_NEARNESS`.
 
     def _mismatch(self, each: _Candidate, at: int, *, is_reached: bool) -> Reason | None:
-        """Return why the grant does not fit the line, whatever was used; None if the grant fits."""
+        """Return why the grant does not fit the line, regardless of past use; None if it fits."""
         grant, limit, case, line = each.grant, each.limit, self.case, self.lines[at]
         if grant.wallet is not None and grant.wallet != case.wallet_id:
             return Reason.WALLET
-        if not is_via(grant, case.chain):
+        if not allows_sites(grant, case.chain):
             return Reason.VIA
         if not is_reached:
             return Reason.RECIPIENT
@@ -460,7 +460,7 @@ class _Principal:
             return Reason.HOURS
         if line is None:
             return None
-        if grant.new == NewRecipient.REFUSE and _is_new(line, case):
+        if grant.new == NewRecipient.REFUSE and _pays_new(line, case):
             return Reason.NEW_RECIPIENT
         if grant.swap is not None and line.operation == Operation.SWAP:
             why = _swap_mismatch(grant.swap, case.swap)
@@ -502,7 +502,7 @@ class _Principal:
                 return window
         return None
 
-    def _units(self, each: _Candidate, at: int) -> int:
+    def _charged_units(self, each: _Candidate, at: int) -> int:
         """Return the units that the line counts in the grant; the asset's price must be known."""
         line = self.lines[at]
         if line is None or each.limit is None:
@@ -521,7 +521,7 @@ class _Principal:
     # Findings.
 
     def _finding(self, why: Reason, each: _Candidate, at: int, asked: int = 0) -> Finding:
-        """Return the finding; `asked` is what this transaction counts in the grant, in units."""
+        """Return the finding; `asked` is the units that this transaction counts in the grant."""
         grant, limit, line, case = each.grant, each.limit, self.lines[at], self.case
         # The rate and the costs concern the transaction, not one of its lines.
         is_whole = why in (Reason.RATE, Reason.COSTS)
@@ -534,24 +534,24 @@ class _Principal:
             return replace(found, limit=grant.swap.impact_bps, requested=asks)
         if why == Reason.RATE:
             window = self._full_window(each, RATE, grant.rates, 1)
-            return self._counted(replace(found, counted_as=RATE, decimals=0), each, window, 1)
+            return self._with_window(replace(found, counted_as=RATE, decimals=0), each, window, 1)
         if why == Reason.COSTS:
             # Not charged here, because the grant is for transactions that cost nothing.
             window = Window(COSTS_WINDOW_MS, grant.costs_lamports) if at == 0 else None
             found = replace(found, counted_as=COSTS, decimals=SOL_DECIMALS)
-            return self._counted(found, each, window, case.costs_lamports)
+            return self._with_window(found, each, window, case.costs_lamports)
         if limit is not None and why in (Reason.WINDOW, Reason.PER_TX, Reason.ABOVE_HOLD):
             found = replace(found, counted_as=limit.counted_as, decimals=limit.decimals)
             if why == Reason.WINDOW:
                 window = self._full_window(each, limit.counted_as, limit.windows, asked)
-                return self._counted(found, each, window, asked)
+                return self._with_window(found, each, window, asked)
             most = limit.per_tx if why == Reason.PER_TX else limit.hold
             return replace(found, limit=most, requested=asked)
         if limit is not None and line is not None and why == Reason.DECIMALS:
             return replace(found, limit=limit.decimals, requested=line.decimals)
-        return replace(found, detail=self._detail(why, grant, at))
+        return replace(found, detail=self._finding_detail(why, grant, at))
 
-    def _counted(
+    def _with_window(
         self, found: Finding, each: _Candidate, window: Window | None, asked: int
     ) -> Finding:
         if window is None:
@@ -561,18 +561,18 @@ class _Principal:
             found, limit=window.most, used=used, requested=asked, window_ms=window.length_ms
         )
 
-    def _detail(self, why: Reason, grant: Grant, at: int) -> str | None:
+    def _finding_detail(self, why: Reason, grant: Grant, at: int) -> str | None:
         line = self.lines[at]
         if why == Reason.WALLET:
             return grant.wallet
         if why == Reason.VIA:
-            return _sites(grant.via)
+            return _sites_text(grant.via)
         if why == Reason.ENDED and grant.until_ms is not None:
             return time_text(grant.until_ms // 1_000 * 1_000)
         if why == Reason.HOURS and grant.hours is not None:
             return hours_text(grant.hours)
         if why == Reason.INTO:
-            return _into(self.case)
+            return _bought_mint(self.case)
         if why == Reason.PRICE:
             return str(self.dollars(at))
         if why == Reason.NEW_RECIPIENT and line is not None:
@@ -581,7 +581,7 @@ class _Principal:
         return None
 
 
-def _sites(via: Sequence[str]) -> str:
+def _sites_text(via: Sequence[str]) -> str:
     """Return sites in words, such as `a.example, b.example or 97 others`."""
     named = [each.removeprefix(SITE) for each in via]
     if len(named) > _SAID_SITES + 1:
@@ -607,29 +607,29 @@ class _Search:
 
     def __init__(self, principal: _Principal, options: Sequence[Sequence[_Option]]) -> None:
         self._principal = principal
-        self._options = options
+        self._find_options = options
         self._totals: dict[tuple[str, str], int] = {}
         self._placed: list[_Option] = []
         self._tries: int | None = None
         self._nearest: _Miss | None = None
 
     def first(self) -> tuple[_Option, ...] | _Miss:
-        """Return the option for each line, or the miss that came furthest."""
-        may_ask = any(_may_ask(option) for each in self._options for option in each)
+        """Return the option for each line, or the miss at the latest line."""
+        may_ask = any(_may_ask(option) for each in self._find_options for option in each)
         for may_hold in (False, True) if may_ask else (False,):
             self._tries = None
-            if self._place(may_hold):
+            if self._place_lines(may_hold):
                 return tuple(self._placed)
         # Each line fits alone, so only a sum can have failed, and that notes a miss.
         assert self._nearest is not None
         return self._nearest
 
-    def _place(self, may_hold: bool) -> bool:
+    def _place_lines(self, may_hold: bool) -> bool:
         at = len(self._placed)
-        if at == len(self._options):
+        if at == len(self._find_options):
             return True
         for holds in (False, True) if may_hold else (False,):
-            for option in self._options[at]:
+            for option in self._find_options[at]:
                 if (self._tries or 0) > _MOST_TRIES:
                     return False
                 candidate = option.candidate
@@ -643,18 +643,18 @@ class _Search:
                     self._tries = None if self._tries is None else self._tries + 1
                     why = self._principal.full(candidate, total, at)
                     if why is not None:
-                        self._miss(why, option, at, total)
+                        self._note_miss(why, option, at, total)
                         continue
                 self._totals[key] = total
                 self._placed.append(option)
-                if self._place(may_hold):
+                if self._place_lines(may_hold):
                     return True
                 self._tries = self._tries or 0
                 self._placed.pop()
                 self._totals[key] = before
         return False
 
-    def _miss(self, why: Reason, option: _Option, at: int, total: int) -> None:
+    def _note_miss(self, why: Reason, option: _Option, at: int, total: int) -> None:
         kept = self._nearest
         if kept is None or (at, _NEARNESS[why]) > (kept.at, _NEARNESS[kept.why]):
             self._nearest = _Miss(why, option, at, total)
@@ -702,37 +702,37 @@ def _is_within(hours: Hours, now_ms: int) -> bool:
 # Recipients.
 
 
-def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
-    """Return whether the line pays a recipient in `to`, or nobody."""
+def _is_recipient(to: tuple[str, ...], line: Line, case: Case) -> bool:
+    """Return whether the line pays a recipient in `to` or has no recipient."""
     if line.operation not in _RECEIVED or ANYBODY in to:
         return True
-    if OWN in to and _is_of(case.own, line):
+    if OWN in to and _pays_one_of(case.own, line):
         return True
-    addresses, names = _named(to)
-    return _is_of(addresses, line) or any(
-        _is_of(case.book.get(name, frozenset()), line) for name in names
+    addresses, names = _split_recipients(to)
+    return _pays_one_of(addresses, line) or any(
+        _pays_one_of(case.book.get(name, frozenset()), line) for name in names
     )
 
 
 @functools.lru_cache(maxsize=1_024)
-def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the addresses in `to`, and the names of the address book in it, without the @."""
+def _split_recipients(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the addresses in `to`, and its address book names without the @."""
     names = tuple(each[1:] for each in to if each.startswith("@"))
     return frozenset(each for each in to if not each.startswith("@") and each != OWN), names
 
 
-def _is_of(addresses: frozenset[str], line: Line) -> bool:
+def _pays_one_of(addresses: frozenset[str], line: Line) -> bool:
     """Return whether the line pays one of `addresses`, or its associated token account."""
     if line.account in addresses or line.owner in addresses:
         return True
     # The owner is known and not among them, so the account is not theirs.
     if line.program is None or line.owner is not None or line.account is None or not addresses:
         return False
-    return line.account in _associated(addresses, line.asset, line.program)
+    return line.account in _associated_accounts(addresses, line.asset, line.program)
 
 
 @functools.lru_cache(maxsize=256)
-def _associated(addresses: frozenset[str], asset: str, program: str) -> frozenset[str]:
+def _associated_accounts(addresses: frozenset[str], asset: str, program: str) -> frozenset[str]:
     mint = mint_of(asset, program)
     return frozenset(associated_address(each, mint, program) for each in addresses)
 
@@ -744,8 +744,8 @@ def mint_of(asset: str, program: str) -> str:
     return TOKEN_2022_WRAPPED_SOL_MINT if program == TOKEN_2022_PROGRAM else WRAPPED_SOL_MINT
 
 
-def _is_new(line: Line | None, case: Case) -> bool:
-    """Return whether the line pays somebody whom the wallet never paid; a lookalike is new too."""
+def _pays_new(line: Line | None, case: Case) -> bool:
+    """Return whether the line pays an address that the wallet never paid, such as a lookalike."""
     if line is None or line.operation not in _PAID:
         return False
     return not {line.account, line.owner} & case.paid

@@ -81,10 +81,10 @@ def checked(
     known = SOL_DECIMALS if asset == SOL else known_decimals(asset)
     if not 0 <= decimals <= _MAX_DECIMALS or known not in (None, decimals):
         return NoPrice(f"the price source {source} states other decimals")
-    return _timely(answer, now_ms, max_age_ms)
+    return _check_age(answer, now_ms, max_age_ms)
 
 
-def combined(
+def combine(
     asset: str,
     answers: Mapping[str, object],
     now_ms: int,
@@ -134,7 +134,7 @@ def timely(
         max_age_ms: an older price does not count.
     """
     return {
-        asset: _timely(price, now_ms, max_age_ms) if isinstance(price, Price) else price
+        asset: _check_age(price, now_ms, max_age_ms) if isinstance(price, Price) else price
         for asset, price in prices.items()
     }
 
@@ -191,7 +191,7 @@ def from_json(stored: Mapping[str, Any]) -> dict[str, AssetPrice]:
     }
 
 
-def _timely(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
+def _check_age(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
     age = now_ms - price.taken_ms
     if age < 0:
         return NoPrice("the price has a time in the future; the clocks differ")

@@ -76,7 +76,7 @@ _TERMS: Final = {
 
 
 def to_row(judged: JudgedCase) -> dict[str, Any]:
-    """Return column -> value; the time is that of the database, the first of the case's clocks."""
+    """Return the row's columns. Its time is the database's clock, the first clock of the case."""
     case: dict[str, Any] = msgspec.to_builtins(judged.case, order="sorted")
     terms = {
         "version": judged.version,

@@ -240,7 +240,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Units that a transaction counts in a grant; `asset` may also be `USD` or `COSTS`."""
+    """The units that a transaction counts in a grant; `asset` may also be `USD` or `COSTS`."""
 
     scope: str
     asset: str
@@ -248,12 +248,12 @@ class Charge:
 
 
 class Reason(StrEnum):
-    """The reasons to refuse or hold a line; keys of the table of sentences."""
+    """The reasons to refuse or hold a line; each has its sentence."""
 
     NO_GRANT = "no_grant"
     """The principal has no grant for this operation and asset."""
     DEFAULT = "default"
-    """A principal without grants may not let a token leave like this."""
+    """A principal without grants may not move a token by this operation."""
     WALLET = "wallet"
     VIA = "via"
     """The grant pays only for requests to other sites."""
@@ -271,12 +271,12 @@ class Reason(StrEnum):
     DECIMALS = "decimals"
     PRICE = "price"
     ABOVE_HOLD = "above_hold"
-    """The line fits, but exceeds the amount above which a person is asked."""
+    """The grant allows the line, but a person is asked above a lower amount."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The reason why one principal's grants refuse or hold a line, with the facts of its sentence.
+    """The reason why a principal's grants refuse or hold a line, with the facts to explain it.
 
     Attributes:
         who: the principal.

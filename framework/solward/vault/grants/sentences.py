@@ -61,7 +61,7 @@ def reason_sentence(finding: Finding, names: Names) -> str:
     """Return why a person is asked, for a finding in `Decision.held`."""
     if finding.why is Reason.NEW_RECIPIENT:
         grant = _FindingWords(finding, names).grant
-        return f"{_somebody_new(finding)}; {grant} asks a person first."
+        return f"{_new_recipient(finding)}; {grant} asks a person first."
     return finding_sentence(finding, names)
 
 
@@ -77,7 +77,7 @@ def hold_sentence(
     arrives: Sequence[Line] = (),
     digest: str = "",
 ) -> str:
-    """Return what waits for a person: which principal requests what, and for which recipient.
+    """Return the sentence about a held transaction: who requests it, its amounts and recipients.
 
     Args:
         intent: the declaration of the planned transaction.
@@ -87,11 +87,11 @@ def hold_sentence(
         digest: SHA-256 of the whole request, if words alone cannot distinguish it from another: for
             a plugin's instructions, and for the body of a paid request.
     """
-    each = [_line(line, names, own.get(_address(line))) for line in lines]
+    each = [_line_text(line, names, own.get(_address(line))) for line in lines]
     asked = joined(each) if each else "make a transaction that takes only fees and rent"
-    asked = _act(intent, asked, digest, names)
+    asked = _action_text(intent, asked, digest, names)
     if arrives:
-        asked += f" for at least {joined([_quantity(each, names) for each in arrives])}"
+        asked += f" for at least {joined([_amount_text(each, names) for each in arrives])}"
     asker = capital(principal_name(who, names))
     text = f"{asker} asks to {asked}, from wallet {named('wallet', wallet_id, names)}"
     if sites:
@@ -169,10 +169,10 @@ def fixed_details(type_: str) -> tuple[str, ...]:
     return () if act is None else act.fixed
 
 
-def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
-    """Return what a planned transaction does; `asked` names the amounts that leave by its bytes."""
+def _action_text(intent: Intent, asked: str, digest: str, names: Names) -> str:
+    """Return the text of a transaction's effect; `asked` states the amounts in its bytes."""
     act = _ACTS.get(intent.type)
-    words = {name: _detail(name, each, names) for name, each in intent.details.items()}
+    words = {name: _detail_text(name, each, names) for name, each in intent.details.items()}
     try:
         text = asked if act is None else act.text.format_map({**words, "asked": asked})
     except KeyError:
@@ -183,7 +183,7 @@ def _act(intent: Intent, asked: str, digest: str, names: Names) -> str:
     return f"{text} (request {digest[:_SHOWN_DIGITS]})" if digest else text
 
 
-def _detail(name: str, value: object, names: Names) -> str:
+def _detail_text(name: str, value: object, names: Names) -> str:
     if isinstance(value, Decimal | int):
         return format_amount(value)
     return (
@@ -216,8 +216,8 @@ def left_sentence(
         left=max(0, window.most - used),
         window_ms=window.length_ms,
     )
-    left = f"{_left(n)}{_within(n)}"
-    return left if room_ms is None else f"{left}; more at {_clock(room_ms, now_ms)}"
+    left = f"{_left_text(n)}{_period(n)}"
+    return left if room_ms is None else f"{left}; more at {_time_of_day(room_ms, now_ms)}"
 
 
 # Findings.
@@ -246,7 +246,7 @@ class _FindingWords:
             self.grant = f"grant {number} of {who}"
             self.gives = f"grant {number} gives {who}"
             self.lets_not = f"Grant {number} does not let {who}"
-        self.does = _does(finding, names)
+        self.does = _requested_text(finding, names)
         line, limit = finding.line, finding.limit or 0
         self.asset = "the asset" if line is None else asset_unit(line.asset, names)
         self.n = _limit_numbers(
@@ -264,45 +264,45 @@ class _FindingWords:
     def than(self, more: str) -> Refusal:
         """Return the refusal of an amount above the grant's whole limit, whatever was used."""
         n = replace(self.n, left=None)
-        return Refusal(f"{self.asked} is more than the {_most(n)}{more} that {self.gives}.", n)
+        return Refusal(f"{self.asked} is more than the {_limit(n)}{more} that {self.gives}.", n)
 
 
-def _other_wallet(finding: Finding, w: _FindingWords) -> str:
+def _wallet_refusal(finding: Finding, w: _FindingWords) -> str:
     wallet = f"{named('wallet', finding.detail, w.names)} only" if finding.detail else "another"
     return f"{capital(w.grant)} is for wallet {wallet}."
 
 
-def _via(finding: Finding, w: _FindingWords) -> str:
+def _site_refusal(finding: Finding, w: _FindingWords) -> str:
     number, sites = finding.number, finding.detail or "other sites"
     may = f"{capital(w.who)} may" if number is None else f"Grant {number} lets {w.who}"
     return f"{may} pay through {sites} only."
 
 
-def _somebody_new(finding: Finding) -> str:
+def _new_recipient(finding: Finding) -> str:
     alike = f", though it looks like {finding.detail}, which was" if finding.detail else ""
     return f"{_address(finding.line)} was never paid from this wallet{alike}"
 
 
-def _window(finding: Finding, w: _FindingWords) -> Refusal | str:
+def _window_refusal(finding: Finding, w: _FindingWords) -> Refusal | str:
     if finding.why is Reason.COSTS and not finding.limit:
         return f"{capital(w.grant)} pays no network fee and no rent."
     if (finding.requested or 0) > (finding.limit or 0):
-        return w.than(_within(w.n))
+        return w.than(_period(w.n))
     asked = w.asked if w.n.unit is None else w.n.asked
     is_one = w.n.unit is None or asked == "1" or finding.why is Reason.COSTS
     wanted = f"{asked} {'is' if is_one else 'are'} requested"
-    has = f"{capital(w.grant)} has {_left(w.n)}{_within(w.n)}"
-    return Refusal(f"{has}; {wanted}{_room(finding)}", w.n)
+    has = f"{capital(w.grant)} has {_left_text(w.n)}{_period(w.n)}"
+    return Refusal(f"{has}; {wanted}{_wait(finding)}", w.n)
 
 
-def _rate(finding: Finding, w: _FindingWords) -> Refusal:
+def _rate_refusal(finding: Finding, w: _FindingWords) -> Refusal:
     limit, used = finding.limit or 0, finding.used or 0
     n = _limit_numbers(RATE, 0, w.names, limit, used=used, window_ms=finding.window_ms)
     made = f"{n.used} {'was' if used == 1 else 'were'} made"
-    return Refusal(f"{capital(w.grant)} allows {_most(n)}{_within(n)}; {made}{_room(finding)}", n)
+    return Refusal(f"{capital(w.grant)} allows {_limit(n)}{_period(n)}; {made}{_wait(finding)}", n)
 
 
-def _bound(what: str, finding: Finding, w: _FindingWords) -> Refusal:
+def _swap_refusal(what: str, finding: Finding, w: _FindingWords) -> Refusal:
     most = f"{hundredths(finding.limit or 0)}%"
     if finding.requested is None:
         n = RefusalNumbers(limit=most, unit=what)
@@ -311,12 +311,12 @@ def _bound(what: str, finding: Finding, w: _FindingWords) -> Refusal:
     return Refusal(f"{n.asked} {n.unit} is more than the {n.limit} that {w.gives}.", n)
 
 
-def _into(finding: Finding, w: _FindingWords) -> str:
+def _swap_into_refusal(finding: Finding, w: _FindingWords) -> str:
     bought = asset_unit(finding.detail, w.names) if finding.detail else "the requested token"
     return f"{w.lets_not} swap into {bought}."
 
 
-def _decimals(finding: Finding, w: _FindingWords) -> Refusal:
+def _decimals_refusal(finding: Finding, w: _FindingWords) -> Refusal:
     says, known = finding.requested, finding.limit
     n = RefusalNumbers(
         asked=None if says is None else str(says),
@@ -328,35 +328,35 @@ def _decimals(finding: Finding, w: _FindingWords) -> Refusal:
     return Refusal(f"The transaction states {said} for {w.asset}; {written}.", n)
 
 
-def _price(finding: Finding, w: _FindingWords) -> str:
+def _price_refusal(finding: Finding, w: _FindingWords) -> str:
     reason = f": {_one_line(finding.detail)}" if finding.detail else ""
     return f"The price of {w.asset} is not known, and {w.grant} counts in dollars{reason}."
 
 
-def _no_grant(_finding: Finding, w: _FindingWords) -> str:
+def _no_grant_refusal(_finding: Finding, w: _FindingWords) -> str:
     return f"{capital(w.who)} has no grant to {w.does}."
 
 
 _FINDINGS: Final[Mapping[Reason, Callable[[Finding, _FindingWords], Refusal | str]]] = {
-    Reason.NO_GRANT: _no_grant,
-    Reason.DEFAULT: _no_grant,
-    Reason.WALLET: _other_wallet,
-    Reason.VIA: _via,
-    Reason.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_to(f.line)}.",
-    Reason.NEW_RECIPIENT: lambda f, w: f"{_somebody_new(f)}; {w.grant} pays no new recipient.",
+    Reason.NO_GRANT: _no_grant_refusal,
+    Reason.DEFAULT: _no_grant_refusal,
+    Reason.WALLET: _wallet_refusal,
+    Reason.VIA: _site_refusal,
+    Reason.RECIPIENT: lambda f, w: f"{w.lets_not} {w.does} {_recipient(f.line)}.",
+    Reason.NEW_RECIPIENT: lambda f, w: f"{_new_recipient(f)}; {w.grant} pays no new recipient.",
     Reason.HOURS: lambda f, w: f"{capital(w.grant)} applies at {f.detail or 'other hours'} only.",
     Reason.ENDED: lambda f, w: f"{capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
     Reason.PER_TX: lambda _, w: w.than(" at once"),
-    Reason.WINDOW: _window,
-    Reason.RATE: _rate,
-    Reason.COSTS: _window,
-    Reason.SLIPPAGE: partial(_bound, "slippage"),
-    Reason.IMPACT: partial(_bound, "price impact"),
-    Reason.INTO: _into,
-    Reason.DECIMALS: _decimals,
-    Reason.PRICE: _price,
+    Reason.WINDOW: _window_refusal,
+    Reason.RATE: _rate_refusal,
+    Reason.COSTS: _window_refusal,
+    Reason.SLIPPAGE: partial(_swap_refusal, "slippage"),
+    Reason.IMPACT: partial(_swap_refusal, "price impact"),
+    Reason.INTO: _swap_into_refusal,
+    Reason.DECIMALS: _decimals_refusal,
+    Reason.PRICE: _price_refusal,
     Reason.ABOVE_HOLD: lambda _, w: (
-        f"{w.asked} is more than the {_most(w.n)} above which {w.grant} asks a person."
+        f"{w.asked} is more than the {_limit(w.n)} above which {w.grant} asks a person."
     ),
 }
 
@@ -387,26 +387,26 @@ def _limit_numbers(
     return RefusalNumbers(text(asked), text(limit), text(left), text(used), unit, window)
 
 
-def _most(n: RefusalNumbers) -> str:
+def _limit(n: RefusalNumbers) -> str:
     return f"{n.limit}" if n.unit is None else f"{n.limit} {n.unit}"
 
 
-def _left(n: RefusalNumbers) -> str:
+def _left_text(n: RefusalNumbers) -> str:
     """Return `1.2 of 20 USDC left`."""
-    return f"{n.left} of {_most(n)} left"
+    return f"{n.left} of {_limit(n)} left"
 
 
-def _within(n: RefusalNumbers) -> str:
+def _period(n: RefusalNumbers) -> str:
     return "" if n.window is None else f" in {n.window}"
 
 
-def _room(finding: Finding) -> str:
+def _wait(finding: Finding) -> str:
     if finding.room_ms is None:
         return "."
-    return f"; more at {_clock(finding.room_ms, finding.now_ms)}."
+    return f"; more at {_time_of_day(finding.room_ms, finding.now_ms)}."
 
 
-def _quantity(line: Line, names: Names) -> str:
+def _amount_text(line: Line, names: Names) -> str:
     if line.asset == SOL:
         return amount_of(line.units, SOL_DECIMALS, SOL, names)
     if line.decimals is None:
@@ -414,16 +414,16 @@ def _quantity(line: Line, names: Names) -> str:
     return amount_of(line.units, line.decimals, line.asset, names)
 
 
-def _line(line: Line, names: Names, own_id: str | None) -> str:
+def _line_text(line: Line, names: Names, own_id: str | None) -> str:
     """Return a line as `transfer 3 USDC to <address>`; `own_id` is the id of a wallet it funds."""
-    amount = _quantity(line, names)
-    doing = _doing(line, names, amount)
+    amount = _amount_text(line, names)
+    doing = _operation_text(line, names, amount)
     if line.operation is Operation.FUND and own_id is not None:
         doing = f"fund your wallet {named('wallet', own_id, names)} with {amount}"
-    return f"{doing} {_to(line)}" if line.operation in _RECEIVED else doing
+    return f"{doing} {_recipient(line)}" if line.operation in _RECEIVED else doing
 
 
-def _doing(line: Line, names: Names, amount: str | None = None) -> str:
+def _operation_text(line: Line, names: Names, amount: str | None = None) -> str:
     what = amount or asset_unit(line.asset, names)
     if line.operation is Operation.LAUNCH:
         token = asset_unit(line.asset, names)
@@ -433,16 +433,16 @@ def _doing(line: Line, names: Names, amount: str | None = None) -> str:
     return f"{line.operation.value} {what}"
 
 
-def _does(finding: Finding, names: Names) -> str:
+def _requested_text(finding: Finding, names: Names) -> str:
     line = finding.line
     if line is None:
         return "make a transaction"
     if finding.who.startswith(SITE) and line.operation is Operation.PAY:
         return f"{BE_PAID} {asset_unit(line.asset, names)}"
-    return _doing(line, names)
+    return _operation_text(line, names)
 
 
-def _to(line: Line | None) -> str:
+def _recipient(line: Line | None) -> str:
     address = _address(line)
     venue = address.removeprefix("venue:")
     return f"at {plain(venue)}" if venue != address else f"to {address}"
@@ -460,7 +460,7 @@ def _one_line(text: str) -> str:
     return quoted(text)[1:-1]
 
 
-def _clock(ms: int, now_ms: int | None) -> str:
+def _time_of_day(ms: int, now_ms: int | None) -> str:
     """Return a time in UTC, rounded up to minutes; with the date unless `now_ms` is that day."""
     minute = -(-ms // MINUTE_MS) * MINUTE_MS
     moment = datetime.fromtimestamp(minute // 1_000, UTC)

@@ -79,7 +79,7 @@ class Names:
 
 
 def quoted(text: str) -> str:
-    """Return others' text in double quotes, on one line, so that it ends where the quote ends.
+    """Return untrusted text in double quotes on one line, so that the text cannot end the quote.
 
     Quotes, backslashes and unprintable characters (line ends, control, direction and zero-width
     characters) are escaped as in JSON.

@@ -49,7 +49,7 @@ _REGULATED = frozenset({TRANSFER_FEE, _DEFAULT_ACCOUNT_STATE, 12, TRANSFER_HOOK,
 
 
 def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
-    """Add the authority changes and closes in the account data, whatever caused them.
+    """Add to the view the authority changes and closed accounts that the account data shows.
 
     Tokens that move must have a mint that lets nobody take, stop or tax them.
     """
@@ -59,10 +59,10 @@ def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
         if key.address not in view.simulation.pre or key.address not in view.simulation.post:
             view.violate("simulated_effects", f"the simulation does not show {key.address}")
             continue
-        _wallet(view, key.address)
-        _token(view, key.address)
-        _mint(view, key.address)
-        _stake(view, key.address)
+        _compare_wallet(view, key.address)
+        _compare_token(view, key.address)
+        _compare_mint(view, key.address)
+        _compare_stake(view, key.address)
         before = nonce_authority(view.pre(key.address))
         if before == view.wallet and view.post(key.address) is not None:
             view.change("nonce_authority", key.address, nonce_authority(view.post(key.address)))
@@ -82,18 +82,18 @@ def _check_mints(view: View) -> None:
         if mint is None:
             view.violate("simulated_effects", f"{address} is not a mint, but its tokens move")
             continue
-        for reason in unwelcome(mint, view.regulated_mints, leaves=address in view.tokens_out):
+        for reason in mint_refusals(mint, view.regulated_mints, leaves=address in view.tokens_out):
             view.violate("simulated_effects", reason)
 
 
-def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -> Iterator[str]:
+def mint_refusals(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -> Iterator[str]:
     """Yield each reason, in words, why tokens of a mint must not move; nothing if they may.
 
     Args:
         regulated: see `Policy.regulated_mints`.
         leaves: whether the wallet sends them.
     """
-    for kind in _unsafe(mint):
+    for kind in _unsafe_extensions(mint):
         if kind == TRANSFER_FEE and leaves:
             # The transfer fee comes out of the leaving units, all of which count.
             continue
@@ -101,22 +101,22 @@ def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -
         if may_be_allowed and mint.address in regulated:
             continue
         way = "; REGULATED_MINTS can allow this mint" if may_be_allowed else ""
-        yield f"mint {mint.address} has {_name(kind)}{way}"
+        yield f"mint {mint.address} has {_extension_name(kind)}{way}"
 
 
 def issuers_rights(mint: Mint) -> list[str]:
     """Return the mint's extensions that can take, stop or tax a holding, in words."""
-    return [_name(kind) for kind in _unsafe(mint)]
+    return [_extension_name(kind) for kind in _unsafe_extensions(mint)]
 
 
-def _unsafe(mint: Mint) -> Iterator[int]:
+def _unsafe_extensions(mint: Mint) -> Iterator[int]:
     for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
         by_default = kind == _DEFAULT_ACCOUNT_STATE and value == _INITIALIZED
         if kind not in _SAFE_EXTENSIONS and not by_default:
             yield kind
 
 
-def _name(kind: int) -> str:
+def _extension_name(kind: int) -> str:
     return _EXTENSION_NAMES.get(kind, f"extension {kind}")
 
 
@@ -129,7 +129,7 @@ def _may_be_token_2022(view: View, mint: str) -> bool:
     return False
 
 
-def _wallet(view: View, address: str) -> None:
+def _compare_wallet(view: View, address: str) -> None:
     after = view.post(address)
     if address != view.wallet or after is None:
         return
@@ -139,7 +139,7 @@ def _wallet(view: View, address: str) -> None:
         view.violate("authority_change", "the wallet itself would be turned into a data account")
 
 
-def _token(view: View, address: str) -> None:
+def _compare_token(view: View, address: str) -> None:
     before, after = token_account(view.pre(address)), token_account(view.post(address))
     ours = before is not None and before.owner == view.wallet
     if ours and after is None:
@@ -161,7 +161,7 @@ def _token(view: View, address: str) -> None:
         view.change("close_authority", address, after.close_authority)
 
 
-def _mint(view: View, address: str) -> None:
+def _compare_mint(view: View, address: str) -> None:
     before = mint_account(address, view.pre(address))
     if before is None or view.wallet not in (before.mint_authority, before.freeze_authority):
         return
@@ -176,7 +176,7 @@ def _mint(view: View, address: str) -> None:
         view.change("freeze_authority", address, after.freeze_authority)
 
 
-def _stake(view: View, address: str) -> None:
+def _compare_stake(view: View, address: str) -> None:
     before, after = stake_account(view.pre(address)), stake_account(view.post(address))
     if after is None or view.wallet not in (
         {before.staker, before.withdrawer} if before else {after.staker, after.withdrawer}
@@ -203,7 +203,7 @@ class Flows:
 
 
 def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
-    """Sum what the decoded instructions move, and raise the sums to what the balances show."""
+    """Sum the decoded instructions' amounts; raise sums that are below the balance changes."""
     flows = Flows(lamports_out=view.lamports_out)
     foreign_rent = 0
     wrapped = 0
@@ -222,8 +222,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
         for key in keys
     )
 
-    lamports_gone, tokens_gone = _decrease(view, keys)
-    lamports_arrived, tokens_arrived = _increase(view, keys)
+    lamports_gone, tokens_gone = _total_decrease(view, keys)
+    lamports_arrived, tokens_arrived = _total_increase(view, keys)
     tokens_out = Counter(view.tokens_out)
     for mint, units in tokens_gone.items():
         # Unwrapping turns wrapped SOL into the wallet's own lamports, which are counted as such.
@@ -246,8 +246,8 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
 
 
 def _rent_room(view: View, address: str, flows: Flows) -> int:
-    """Return the maximum lamports of a payment to `address` that are rent, at the ledger's price
-    but not above the price that bounds use; register the account as created."""
+    """Return the maximum part of a payment to `address` that is rent, and note the account as
+    created. The price of rent is the ledger's, but at most `MOST_RENT_PER_BYTE`."""
     per_byte = min(rent_per_byte(view.pre(RENT_SYSVAR)), MOST_RENT_PER_BYTE)
     before, after = view.pre(address), view.post(address)
     if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):
@@ -276,7 +276,7 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     return 0
 
 
-def _decrease(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+def _total_decrease(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
     """Return the decrease of all that the wallet controls as (lamports, mint -> units), signed."""
     lamports = 0
     tokens: Counter[str] = Counter()
@@ -295,8 +295,8 @@ def _decrease(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
     return lamports, tokens
 
 
-def _increase(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
-    """Return the increase of what nobody but the wallet can take, as (lamports, mint -> units)."""
+def _total_increase(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+    """Return the increase of what only the wallet can take, as (lamports, mint -> units)."""
     lamports = 0
     tokens: Counter[str] = Counter()
     for key in keys:

@@ -57,7 +57,7 @@ def analyse(
     pocket: str | None = None,
     regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
-    """Return what the simulation shows, with the bound from the bytes, which limits count.
+    """Return the simulated effects, with the bound from the bytes, which counts against limits.
 
     If the bytes give no bound, `outflow` stays None and the reason is the first violation. For
     arguments and errors, see `simulated_effects`.
@@ -97,9 +97,9 @@ def simulated_effects(
             that the message does not have.
     """
     view = View(wallet, simulation, pocket, regulated_mints)
-    every = list(_calls(message, keys, simulation))
+    every = list(_all_calls(message, keys, simulation))
     # The wallet's signature gives these nothing, so only the simulated states judge them.
-    foreign = _without(wallet, every)
+    foreign = _foreign_tops(wallet, every)
     calls = [call for call in every if call.top not in foreign]
     decode(calls, view)
     compare(view, keys)
@@ -118,24 +118,24 @@ def simulated_effects(
         closed=dict(sorted(view.closed.items())),
         authority_changes=tuple(view.changes),
         programs=frozenset(call.program for call in every),
-        addresses=_addresses(view, keys),
+        addresses=_used_addresses(view, keys),
         violations=tuple(dict.fromkeys(view.violations)),
         created=flows.created,
         instruction_data=tuple(dict.fromkeys(call.data for call in every)),
-        decimals=_decimals(simulation),
+        decimals=_mint_decimals(simulation),
     )
 
 
-def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
+def _foreign_tops(wallet: str, calls: Sequence[Invocation]) -> set[int]:
     """Return the indexes of top-level instructions without a decoder and without the wallet."""
     return {
         call.top
         for call in calls
-        if not call.inner and not decodes(call.program) and wallet not in call.accounts
+        if not call.inner and not has_decoder(call.program) and wallet not in call.accounts
     }
 
 
-def _calls(
+def _all_calls(
     message: AnyMessage, keys: Sequence[ResolvedKey], simulation: Simulation
 ) -> Iterator[Invocation]:
     """Yield every instruction in the order of execution; inner instructions follow their caller."""
@@ -157,7 +157,7 @@ def _calls(
         yield from (call for call in simulation.inner if call.top == top)
 
 
-def _decimals(simulation: Simulation) -> dict[str, int]:
+def _mint_decimals(simulation: Simulation) -> dict[str, int]:
     found: dict[str, int] = {}
     for states in (simulation.post, simulation.pre):
         for address, state in states.items():
@@ -167,7 +167,7 @@ def _decimals(simulation: Simulation) -> dict[str, int]:
     return found
 
 
-def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
+def _used_addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
     addresses = {key.address for key in keys}
     for states in (view.simulation.pre, view.simulation.post):
         for address, state in states.items():
@@ -189,7 +189,7 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
     flat: list[Invocation] = []
     for call in calls:
         try:
-            flat.extend(_unbatched(call))
+            flat.extend(_split_batch(call))
         except MalformedTransaction as error:
             view.violate("program_allowlist", f"an instruction of {call.program}: {error}")
     tokens = [(call, _note_initialised) for call in flat if call.program in TOKEN_PROGRAMS]
@@ -202,7 +202,7 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
             view.violate("program_allowlist", f"an instruction of {call.program} is malformed")
 
 
-def decodes(program: str) -> bool:
+def has_decoder(program: str) -> bool:
     """Return whether a program's instructions are understood."""
     return program in _DECODERS or program in MEMO_PROGRAMS
 
@@ -276,7 +276,7 @@ _TOKEN_BURN = frozenset({8, 15})
 _TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
 
 
-def _unbatched(call: Invocation) -> Iterator[Invocation]:
+def _split_batch(call: Invocation) -> Iterator[Invocation]:
     """Yield the instructions inside a token program's `Batch`, or the instruction itself."""
     if not is_batch(call.program, call.data):
         yield call

@@ -30,7 +30,7 @@ _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome: the evaluated rules in order, and the rule that refused with its reason.
+    """The outcome of judging: the evaluated rules, and the rule that refused, with its reason.
 
     Attributes:
         hold: why the transaction waits for a person, if no rule refused.
@@ -152,7 +152,7 @@ _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
 
 
 def counted_lamports(intent: Intent, effects: TransactionEffects) -> int:
-    """Return the lamports that count against SOL limits, not fee and rent, which are costs."""
+    """Return the lamports that count against SOL limits; fees and rent are costs instead."""
     outflow = effects.outflow
     possible = effects.lamports_out if outflow is None else outflow.lamports
     return max(intent.lamports_out, possible)
@@ -170,7 +170,7 @@ def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, 
 
 
 def counted_costs(effects: TransactionEffects) -> int:
-    """Return the lamports of fee and rent that count against cost ceilings, inflows ignored."""
+    """Return the lamports of fees and rent that count against cost ceilings, without inflows."""
     if effects.outflow is None:
         return effects.fee_lamports + effects.rent_lamports
     return effects.outflow.costs
@@ -182,7 +182,7 @@ def max_debit(intent: Intent, effects: TransactionEffects) -> int:
 
 
 def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
-    """Return the lamports that the wallet loses in the simulation: for records, not a limit."""
+    """Return the lamports that the wallet loses in the simulation; for records, not limits."""
     return counted_lamports(intent, effects) + effects.fee_lamports + effects.rent_lamports
 
 
@@ -348,15 +348,15 @@ def _simulated_effects(
     violation = _first_violation(effects, "simulated_effects") if effects.tied else None
     if violation is not None:
         return violation
-    undeclared = _undeclared(intent, effects)
+    undeclared = _undeclared_outflow(intent, effects)
     if undeclared is not None or not effects.tied:
         return undeclared
     if effects.lamports_out > intent.lamports_out:
-        return _leaves_more(_SOL, "would", effects.lamports_out, intent.lamports_out)
+        return _excess_refusal(_SOL, "would", effects.lamports_out, intent.lamports_out)
     for mint, units in sorted(effects.tokens_out.items()):
         declared = intent.tokens_out.get(mint, 0)
         if units > declared:
-            return _leaves_more(_token_unit(mint, effects), "would", units, declared)
+            return _excess_refusal(_token_unit(mint, effects), "would", units, declared)
     for mint, least in sorted(intent.tokens_in.items()):
         arriving = effects.tokens_in.get(mint, 0)
         if arriving < least:
@@ -374,32 +374,32 @@ def _simulated_effects(
         if account not in intent.may_close:
             return Refusal(
                 f"account {account} would be closed, but the transaction declares that it closes "
-                f"{_listed(intent.may_close)}"
+                f"{_names_text(intent.may_close)}"
             )
     parties = intent.destinations | {intent.wallet}
     for account, owner in sorted(effects.created.items()):
         if not {account, owner} & parties:
             return Refusal(
                 f"the wallet would pay for account {account} of {owner}, but the transaction "
-                f"declares only {_listed(parties)}"
+                f"declares only {_names_text(parties)}"
             )
     return None
 
 
-def _undeclared(intent: Intent, effects: TransactionEffects) -> Refusal | None:
-    """Return the refusal if the bytes can take more than is declared."""
+def _undeclared_outflow(intent: Intent, effects: TransactionEffects) -> Refusal | None:
+    """Return a refusal if the bytes can take more than is declared."""
     if effects.outflow is None:
         return None
     if effects.outflow.lamports > intent.lamports_out:
-        return _leaves_more(_SOL, "could", effects.outflow.lamports, intent.lamports_out)
+        return _excess_refusal(_SOL, "could", effects.outflow.lamports, intent.lamports_out)
     for mint, units in sorted(effects.outflow.tokens.items()):
         declared = intent.tokens_out.get(mint, 0)
         if units > declared:
-            return _leaves_more(_token_unit(mint, effects), "could", units, declared)
+            return _excess_refusal(_token_unit(mint, effects), "could", units, declared)
     return None
 
 
-def _leaves_more(unit: _Unit, would: str, leaving: int, declared: int) -> Refusal:
+def _excess_refusal(unit: _Unit, would: str, leaving: int, declared: int) -> Refusal:
     """Return the refusal of units that would, or could, leave in excess of the declared units."""
     n = unit.numbers(leaving, declared)
     # SOL needs a singular verb, tokens need a plural verb.
@@ -419,7 +419,7 @@ def _authority_change(
             return Refusal(
                 f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}; the "
                 "transaction may only give up the mint or freeze authority of its declared mints: "
-                f"{_listed(intent.may_revoke)}"
+                f"{_names_text(intent.may_revoke)}"
             )
     return _first_violation(effects, "authority_change")
 
@@ -520,7 +520,7 @@ def _first_violation(effects: TransactionEffects, rule: str) -> Refusal | None:
     return next((Refusal(reason) for name, reason in effects.violations if name == rule), None)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names))) or "none"
 
 

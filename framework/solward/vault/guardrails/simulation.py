@@ -137,8 +137,7 @@ class View:
             self.closed[account] = receiver
 
     def token(self, address: str) -> tuple[str, str] | None:
-        """Return a token account's (mint, owner): the wallet, if it is the owner before or
-        after."""
+        """Return a token account's (mint, owner); the wallet if it owns the account at any time."""
         entries = [self.initialised[address]] if address in self.initialised else []
         for state in (self.pre(address), self.post(address)):
             account = token_account(state)
@@ -203,7 +202,7 @@ class View:
 
 
 def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Invocation, ...]:
-    """Return the calls in `innerInstructions` of `simulateTransaction`, accounts resolved.
+    """Return the calls in the `innerInstructions` of a simulation, with resolved accounts.
 
     Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and the
     parsed form of the System, Token, Associated Token and Memo programs. The simulation must
@@ -227,7 +226,7 @@ def _call(item: object, keys: Sequence[ResolvedKey], top: int) -> Invocation:
     if not isinstance(item, Mapping):
         raise UntrustedSimulation("an inner instruction has an unknown form")
     if "parsed" in item:
-        return _parsed_call(item, top)
+        return _read_parsed_call(item, top)
     accounts, data = item.get("accounts"), item.get("data")
     if not isinstance(accounts, list) or not isinstance(data, str):
         raise UntrustedSimulation("an inner instruction has an unknown form")
@@ -257,7 +256,7 @@ def _address(value: object) -> str:
         raise UntrustedSimulation("an inner instruction names no valid address") from None
 
 
-def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
+def _read_parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
     # `{"program", "programId", "parsed": {"type", "info"}}`, as Agave answers for the programs it
     # knows. Kinds that are not listed here are refused, so nothing is judged half read.
     program, parsed = item.get("programId"), item.get("parsed")
@@ -267,36 +266,36 @@ def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
         kind, info = parsed.get("type"), parsed.get("info")
         if isinstance(kind, str) and isinstance(info, Mapping):
             try:
-                accounts, data = _rebuild(program, kind, info)
+                accounts, data = _rebuild_call(program, kind, info)
             except (KeyError, ValueError, TypeError, OverflowError):
                 accounts, data = (), None
             if data is not None:
                 return Invocation(program, accounts, data, top)
         raise UntrustedSimulation(
-            f"an inner {_word(kind)!r} instruction of {_word(program)} is not understood"
+            f"an inner {_one_word(kind)!r} instruction of {_one_word(program)} is not understood"
         )
     raise UntrustedSimulation("a parsed inner instruction has an unknown form")
 
 
-def _word(said: object) -> str:
+def _one_word(said: object) -> str:
     """Return a node's text if it is one word, such as a name or an address; else `unknown`."""
     return said if isinstance(said, str) and _WORD.fullmatch(said) else "unknown"
 
 
-def _rebuild(
+def _rebuild_call(
     program: str, kind: str, info: Mapping[Any, Any]
 ) -> tuple[tuple[str, ...], bytes | None]:
     if program == SYSTEM_PROGRAM:
-        return _system(kind, info)
+        return _rebuild_system(kind, info)
     if program in TOKEN_PROGRAMS:
-        return _token(kind, info)
+        return _rebuild_token(kind, info)
     if program == ASSOCIATED_TOKEN_PROGRAM and kind in ("create", "createIdempotent"):
         names = ("source", "account", "wallet", "mint", "systemProgram", "tokenProgram")
         return _names(info, *names), bytes([kind == "createIdempotent"])
     return (), None
 
 
-def _system(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
+def _rebuild_system(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
     if kind == "transfer":
         return _names(info, "source", "destination"), _u32(2) + _u64(info["lamports"])
     if kind == "createAccount":
@@ -322,7 +321,7 @@ def _system(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes 
     return (), None
 
 
-def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
+def _rebuild_token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
     if "signers" in info:
         return (), None
     simple = {

@@ -111,7 +111,7 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
                 f"an instruction of {_name(call.program)} names the wallet together with an account"
                 " from a lookup table"
             )
-        _bound_of(_Call(call.program, call.data, accounts), bound)
+        _add_call(_Call(call.program, call.data, accounts), bound)
     is_payer = str(message.account_keys[0]) == wallet
     return Outflow(
         lamports=bound.lamports,
@@ -133,9 +133,9 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
         accounts = tuple(account for account in call.accounts if account is not None)
         if payer in accounts and len(accounts) == len(call.accounts):
             with suppress(NoBound):
-                _bound_of(_Call(call.program, call.data, accounts), bound)
+                _add_call(_Call(call.program, call.data, accounts), bound)
             is_token = call.program in TOKEN_PROGRAMS and accounts[2:3] == (payer,)
-            if is_token and (call.data[:1] in _TAKES_ALL or _unwraps_untold(call.data)):
+            if is_token and (call.data[:1] in _TAKES_ALL or _unwraps_unstated(call.data)):
                 bound.lines.append(Line(Operation.TRANSFER, SOL, 0, accounts[1]))
             elif is_token and call.data[:1] == bytes([Token.TRANSFER]):
                 line = Line(Operation.TRANSFER, "", 0, accounts[1], program=call.program)
@@ -147,8 +147,8 @@ def known_lines(calls: Sequence[Call], payer: str) -> tuple[Line, ...]:
 _TAKES_ALL = frozenset({bytes([Token.CLOSE_ACCOUNT]), bytes([Token.WITHDRAW_EXCESS_LAMPORTS])})
 
 
-def _unwraps_untold(data: bytes) -> bool:
-    """Return whether this is an UnwrapLamports without an amount, or with bytes after it."""
+def _unwraps_unstated(data: bytes) -> bool:
+    """Return whether this is an UnwrapLamports without a valid amount."""
     return data[:1] == bytes([Token.UNWRAP_LAMPORTS]) and not _states_amount(data)
 
 
@@ -157,7 +157,7 @@ def _states_amount(data: bytes) -> bool:
 
 
 def _refuse_batch(call: Call) -> None:
-    """Refuse a malformed batch of anybody; a well-formed batch was replaced by its parts."""
+    """Refuse a malformed batch, whoever signs it; well-formed batches were split before."""
     try:
         batch_parts(call.data, len(call.accounts))
     except MalformedTransaction as error:
@@ -198,7 +198,7 @@ class _Bound:
     owners: dict[str, str] = field(default_factory=dict)
 
     def pay(self, receiver: str, lamports: int) -> None:
-        """Add SOL that leaves the wallet itself; SOL that it wraps for itself counts too."""
+        """Add SOL that leaves the wallet's own account, including SOL that the wallet wraps."""
         if receiver == self.wallet or not lamports:
             return
         self.lamports += lamports
@@ -234,7 +234,7 @@ class _Bound:
         )
 
     def launch(self, mint: str) -> None:
-        """Add one line for a mint of the wallet that is created, minted to it, or given up."""
+        """Add one line for a mint that is created, minted to the wallet, or given up."""
         line = Line(Operation.LAUNCH, mint, 0)
         if line not in self.lines:
             self.lines.append(line)
@@ -260,7 +260,7 @@ class _Form:
     bound: _Bounder
 
 
-def _bound_of(call: _Call, bound: _Bound) -> None:
+def _add_call(call: _Call, bound: _Bound) -> None:
     if call.program in MEMO_PROGRAMS:
         return
     forms = _FORMS.get(call.program)
@@ -269,23 +269,23 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
             f"program {call.program} would get the wallet's signature, and its effects are not"
             " known; run it with a pocket (context.pocket)"
         )
-    kind = _kind(call)
+    kind = _form_key(call)
     if kind in _AUTHORITIES.get(call.program, frozenset()):
         raise NoBound(
-            f"instruction {_number_of(kind)} of {_name(call.program)} gives control away",
+            f"instruction {_kind_text(kind)} of {_name(call.program)} gives control away",
             "authority_change",
         )
     form = forms.get(kind)
     if form is None:
         raise NoBound(
-            f"instruction {_number_of(kind)} of {_name(call.program)} is not allowed with the"
+            f"instruction {_kind_text(kind)} of {_name(call.program)} is not allowed with the"
             " wallet's key"
         )
     stands = {at for at, account in enumerate(call.accounts) if account == bound.wallet}
     exact = len(call.accounts) == form.accounts and form.data in (None, len(call.data))
     if not exact or not stands.issubset(form.wallet_at):
         raise NoBound(
-            f"instruction {_number_of(kind)} of {_name(call.program)} has {len(call.accounts)}"
+            f"instruction {_kind_text(kind)} of {_name(call.program)} has {len(call.accounts)}"
             f" accounts and {len(call.data)} bytes, with the wallet at {sorted(stands)}; expected"
             f" {form.accounts} accounts"
             + (f", {form.data} bytes" if form.data is not None else "")
@@ -294,7 +294,7 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
     form.bound(call, bound)
 
 
-def _nothing(_call: _Call, _bound: _Bound) -> None:
+def _add_nothing(_call: _Call, _bound: _Bound) -> None:
     """Add nothing: the instruction takes nothing, whatever the state."""
 
 
@@ -341,7 +341,7 @@ def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
 
 
 def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
-    """Return each mint that `calls` create with the wallet as funder -> the rent by its bytes.
+    """Return mint -> rent for its bytes, for the mints that `calls` create at the wallet's cost.
 
     An account of a token program counts as a mint if a later instruction initialises it as a mint.
     Metadata that is written into it makes it larger.
@@ -349,7 +349,7 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
     space: dict[str, tuple[str, int]] = {}
     mints: dict[str, int] = {}
     for call in calls:
-        created = _creation(call.data) if call.program == SYSTEM_PROGRAM else None
+        created = _created_account(call.data) if call.program == SYSTEM_PROGRAM else None
         if created is not None and len(call.accounts) >= 2 and call.accounts[0] == wallet:
             space[call.accounts[1] or ""] = created
         elif call.program in TOKEN_PROGRAMS and call.accounts:
@@ -374,10 +374,10 @@ def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:
         if not call.accounts or not call.data:
             continue
         if call.program == SYSTEM_PROGRAM and call.accounts[0] == wallet:
-            made = _creation(call.data)
+            made = _created_account(call.data)
             if made is not None and made[0] == STAKE_PROGRAM and len(call.accounts) >= 2:
                 created.add(call.accounts[1] or "")
-        elif call.program == STAKE_PROGRAM and _number(call.data) == Stake.INITIALIZE:
+        elif call.program == STAKE_PROGRAM and _call_number(call.data) == Stake.INITIALIZE:
             account = call.accounts[0] or ""
             if account in created and call.data[4:] == alone:
                 stakes.add(account)
@@ -393,9 +393,9 @@ def _wrapped_account(wallet: str) -> str:
     return associated_address(wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
 
 
-def _creation(data: bytes) -> tuple[str, int] | None:
+def _created_account(data: bytes) -> tuple[str, int] | None:
     """Return (owner program, bytes) of a CreateAccount, with or without a seed; else None."""
-    number = _number(data)
+    number = _call_number(data)
     if number == System.CREATE_ACCOUNT and len(data) == 52:
         at = 12
     elif number == System.CREATE_ACCOUNT_WITH_SEED and len(data) >= 92:
@@ -432,7 +432,7 @@ def _transfer_checked(call: _Call, bound: _Bound) -> None:
     if source == destination:
         return
     # Under Token-2022 a transfer fee, a hook or a pause may interfere, so the whole amount counts.
-    if call.program == TOKEN_PROGRAM and _is_own(destination, mint, call, bound):
+    if call.program == TOKEN_PROGRAM and _is_own_account(destination, mint, call, bound):
         return
     bound.take(Operation.TRANSFER, mint, call.u64(1), call, destination)
 
@@ -449,13 +449,13 @@ def _burn_checked(call: _Call, bound: _Bound) -> None:
 
 def _mint_to_checked(call: _Call, bound: _Bound) -> None:
     mint, account, _authority = call.accounts
-    if _is_own(account, mint, call, bound):
+    if _is_own_account(account, mint, call, bound):
         bound.launch(mint)
     else:
         bound.take(Operation.TRANSFER, mint, call.u64(1), call, account)
 
 
-def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
+def _is_own_account(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
     """Return whether `account` is the wallet's associated account and certainly still its own.
 
     A classic account may have been given away, so an earlier CreateIdempotent must check its owner.
@@ -515,7 +515,7 @@ _OF_MINTS = frozenset({0, 1})
 _GIVEN_UP = frozenset({0, 1, 3})
 
 
-def _describe_mint(call: _Call, bound: _Bound) -> None:
+def _write_metadata(call: _Call, bound: _Bound) -> None:
     metadata, update_authority, mint, mint_authority = call.accounts
     if metadata != mint or mint not in bound.mints or mint_authority != bound.wallet:
         raise NoBound(
@@ -529,7 +529,7 @@ def _describe_mint(call: _Call, bound: _Bound) -> None:
 _Kind: TypeAlias = int | bytes
 
 _TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
-    Token.REVOKE: _Form(2, 1, (1,), _nothing),
+    Token.REVOKE: _Form(2, 1, (1,), _add_nothing),
     Token.SET_AUTHORITY: _Form(2, None, (1,), _set_authority),
     Token.CLOSE_ACCOUNT: _Form(3, 1, (1, 2), _close_account),
     Token.TRANSFER_CHECKED: _Form(4, 10, (3,), _transfer_checked),
@@ -538,7 +538,7 @@ _TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
     Token.WITHDRAW_EXCESS_LAMPORTS: _Form(3, 1, (1, 2), _withdraw_excess),
     Token.UNWRAP_LAMPORTS: _Form(3, None, (1, 2), _unwrap),
     Token.TRANSFER_FEE_EXTENSION: _Form(4, 19, (3,), _transfer_checked_with_fee),
-    TOKEN_METADATA_INITIALIZE: _Form(4, None, (1, 3), _describe_mint),
+    TOKEN_METADATA_INITIALIZE: _Form(4, None, (1, 3), _write_metadata),
 }
 
 _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
@@ -555,12 +555,12 @@ _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
     },
     STAKE_PROGRAM: {
         # The program requires equal authorities for the accounts between which these move SOL.
-        Stake.DELEGATE: _Form(6, 4, (5,), _nothing),
-        Stake.DEACTIVATE: _Form(3, 4, (2,), _nothing),
-        Stake.SPLIT: _Form(3, 12, (2,), _nothing),
-        Stake.MERGE: _Form(5, 4, (4,), _nothing),
-        Stake.MOVE_STAKE: _Form(3, 12, (2,), _nothing),
-        Stake.MOVE_LAMPORTS: _Form(3, 12, (2,), _nothing),
+        Stake.DELEGATE: _Form(6, 4, (5,), _add_nothing),
+        Stake.DEACTIVATE: _Form(3, 4, (2,), _add_nothing),
+        Stake.SPLIT: _Form(3, 12, (2,), _add_nothing),
+        Stake.MERGE: _Form(5, 4, (4,), _add_nothing),
+        Stake.MOVE_STAKE: _Form(3, 12, (2,), _add_nothing),
+        Stake.MOVE_LAMPORTS: _Form(3, 12, (2,), _add_nothing),
         # A sixth account would be the custodian of a lockup.
         Stake.WITHDRAW: _Form(5, 12, (1, 4), _withdraw),
     },
@@ -593,7 +593,7 @@ _AUTHORITIES: Final[Mapping[str, frozenset[_Kind]]] = {
 }
 
 
-def _kind(call: _Call) -> _Kind:
+def _form_key(call: _Call) -> _Kind:
     """Return the instruction's key in `_FORMS`: a number, or the whole discriminator."""
     if call.program == ASSOCIATED_TOKEN_PROGRAM:
         return call.data
@@ -601,14 +601,14 @@ def _kind(call: _Call) -> _Kind:
         if call.program == TOKEN_2022_PROGRAM and call.data[:8] == TOKEN_METADATA_INITIALIZE:
             return TOKEN_METADATA_INITIALIZE
         return call.data[0] if call.data else -1
-    return _number(call.data)
+    return _call_number(call.data)
 
 
-def _number(data: bytes) -> int:
+def _call_number(data: bytes) -> int:
     return int.from_bytes(data[:4], "little") if len(data) >= 4 else -1
 
 
-def _number_of(kind: _Kind) -> str:
+def _kind_text(kind: _Kind) -> str:
     return kind.hex() or "0" if isinstance(kind, bytes) else str(int(kind))
 
 

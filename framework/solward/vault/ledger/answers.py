@@ -105,7 +105,7 @@ def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
 def result(
     number: int | None, method: str, status: int, headers: Mapping[str, str], answer: Any
 ) -> Any:
-    """Return the `result` in `answer`, which is the response to a call or whatever came instead.
+    """Return the `result` of a call's response; raises an error for any other answer.
 
     Args:
         number: the request's id; None if no response can be to this request.
@@ -116,19 +116,19 @@ def result(
         ForeignResponse: the response has another id.
         LedgerRejected, LedgerUnavailable: see `Transport.call`.
     """
-    is_own = _is_own(number, answer)
+    is_own = _is_response_to(number, answer)
     try:
-        found = _result(method, status, headers, answer)
+        found = _checked_result(method, status, headers, answer)
     except LedgerRejected:
         if is_own:
             raise
     else:
         if is_own:
             return found
-    raise ForeignResponse(f"The ledger's answer to {method} is that to another request")
+    raise ForeignResponse(f"The ledger's answer to {method} is for another request")
 
 
-def _is_own(number: int | None, answer: Any) -> bool:
+def _is_response_to(number: int | None, answer: Any) -> bool:
     if not isinstance(answer, dict):
         return True
     given = answer.get("id")
@@ -138,7 +138,7 @@ def _is_own(number: int | None, answer: Any) -> bool:
     return type(given) is int and given == number
 
 
-def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -> Any:
+def _checked_result(method: str, status: int, headers: Mapping[str, str], answer: Any) -> Any:
     if (
         status == 200
         and isinstance(answer, dict)
@@ -147,7 +147,7 @@ def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -
     ):
         return answer["result"]
     code, message, data = json_error(answer) or (None, "", None)
-    message, data = told_by_node(message), data_told_by_node(data)
+    message, data = scrub_node_text(message), scrub_node_data(data)
     limited = busy(method, status, code, message, headers)
     if limited is not None:
         raise limited
@@ -166,26 +166,26 @@ def _result(method: str, status: int, headers: Mapping[str, str], answer: Any) -
     raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
 
 
-def told_by_node(text: str) -> str:
+def scrub_node_text(text: str) -> str:
     """Return a node's text, scrubbed so that it may be stored and shown. A provider may quote its
     own address with the key in it, and a lying node may write anything."""
     return cleaned(scrub_start(text, _LONGEST))
 
 
-def data_told_by_node(data: Any) -> Any:
-    """Return an error's data with each text scrubbed by `told_by_node`; None if it has more than
+def scrub_node_data(data: Any) -> Any:
+    """Return an error's data with each text scrubbed by `scrub_node_text`; None if it has more than
     `_LONGEST_DATA` characters of JSON."""
     if data is None or len(msgspec.json.encode(data)) > _LONGEST_DATA:
         return None
-    return _scrubbed(data)
+    return _scrub_data(data)
 
 
-def _scrubbed(value: Any) -> Any:
+def _scrub_data(value: Any) -> Any:
     if isinstance(value, dict):
-        return {told_by_node(name): _scrubbed(each) for name, each in value.items()}
+        return {scrub_node_text(name): _scrub_data(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_scrubbed(each) for each in value]
-    return told_by_node(value) if isinstance(value, str) else value
+        return [_scrub_data(each) for each in value]
+    return scrub_node_text(value) if isinstance(value, str) else value
 
 
 def is_refusal(status: int) -> bool:
@@ -196,7 +196,7 @@ def is_refusal(status: int) -> bool:
 def busy(
     method: str, status: int, code: int | None, message: str, headers: Mapping[str, str]
 ) -> NodeBusy | None:
-    """Return a `NodeBusy` if the node refused a call only for the moment; None for other answers.
+    """Return a `NodeBusy` if the node refused a call only temporarily; None for other answers.
 
     Args:
         status: the HTTP status.
@@ -205,7 +205,7 @@ def busy(
         headers: HTTP headers; the case of their names does not matter.
     """
     limited = status == 429 or code in RATE_CODES or (code == UNHEALTHY and _RATE.search(message))
-    wait_s = wait_of(headers)
+    wait_s = wait_seconds(headers)
     if not limited and (status // 100 != 5 or wait_s is None):
         return None
     why = f"HTTP {status}" if status != 200 else f"code {code}"
@@ -218,7 +218,7 @@ def busy(
     return NodeBusy(text, wait_s, method_only=one)
 
 
-def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | None:
+def wait_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Return the seconds to wait by these headers, at most `MAX_WAIT_S`; None if not stated.
 
     Args:
@@ -227,14 +227,14 @@ def wait_of(headers: Mapping[str, str], now: float | None = None) -> float | Non
     now = time.time() if now is None else now
     found = _retry_after(headers.get("Retry-After", ""), now)
     for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
-        found = _reset(headers.get(name, ""), now) if found is None else found
+        found = _reset_wait(headers.get(name, ""), now) if found is None else found
     if found is None:
         named = _RESET.search(headers.get("RateLimit", ""))
         found = float(named[1]) if named else None
     return None if found is None else min(max(found, 0.0), MAX_WAIT_S)
 
 
-def _number(text: str) -> float | None:
+def _wait_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -243,7 +243,7 @@ def _number(text: str) -> float | None:
 
 
 def _retry_after(text: str, now: float) -> float | None:
-    seconds = _number(text)
+    seconds = _wait_number(text)
     if seconds is not None or not text:
         return seconds
     try:
@@ -252,8 +252,8 @@ def _retry_after(text: str, now: float) -> float | None:
         return None
 
 
-def _reset(text: str, now: float) -> float | None:
-    number = _number(text)
+def _reset_wait(text: str, now: float) -> float | None:
+    number = _wait_number(text)
     if number is None or number < _UNIX_S:
         return number
     return (number / 1000 if number >= _UNIX_MS else number) - now

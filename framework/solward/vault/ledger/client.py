@@ -21,7 +21,7 @@ from solward.types.errors import ConfigError, LedgerError, LedgerRejected, Ledge
 from solward.types.ledger import NOT_SERVED, Account, TokenHolding, VoteAccount
 from solward.types.money import U64_MAX
 from solward.vault.ledger.answers import RATE_CODES, MalformedAnswer
-from solward.vault.ledger.patience import NodeBusy, patiently, pause
+from solward.vault.ledger.patience import NodeBusy, pause, retry_patiently
 from solward.vault.ledger.protocol import (
     CONFIRMED,
     FINALIZED,
@@ -33,11 +33,11 @@ from solward.vault.ledger.protocol import (
     SlotTime,
     Tip,
     has_certificate,
-    in_word,
     is_final,
+    median_s,
     newest_slot,
     refuses_confirmed,
-    together_s,
+    with_commitment,
 )
 from solward.vault.ledger.transport import ChangeCounter, ManyNodes, Transport
 
@@ -110,15 +110,15 @@ class Ledger:
             self._known.slot_times[transport] = self._slot_time
 
     def nodes(self) -> tuple[Ledger, ...]:
-        """Return a ledger for each usable node, preferred first; itself if there is only one node.
+        """Return one ledger for each usable node, in order of preference; `self` for a single node.
 
         These ledgers never switch to another node, for conclusions from two answers of one node.
         """
         if self._many is None:
             return (self,)
-        return tuple(map(self._over, self._many.nodes()))
+        return tuple(map(self._with_transport, self._many.nodes()))
 
-    def _over(self, node: Transport) -> Ledger:
+    def _with_transport(self, node: Transport) -> Ledger:
         found = self._over_nodes.get(node)
         if found is None:
             found = self._over_nodes[node] = Ledger(node, self._known)
@@ -153,15 +153,15 @@ class Ledger:
                 return await work(self)
             raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
 
-        return await patiently(once)
+        return await retry_patiently(once)
 
     @property
     def slot_s(self) -> float:
         """The seconds that a slot takes; for several nodes, the lower median of their values."""
-        return together_s(self._known.slot_times.values())
+        return median_s(self._known.slot_times.values())
 
     async def look(self) -> None:
-        """Ask the nodes for the pace of slots and for the consensus, unless they were asked lately.
+        """Ask the nodes for the slot time and the consensus, unless they were asked recently.
         Nothing is raised if the ledger does not answer."""
         known, now = self._known, time.monotonic()
         if now - known.looked_at < _LOOK_EVERY_S:
@@ -171,8 +171,8 @@ class Ledger:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
                 certified, _ = await asyncio.gather(
-                    asyncio.gather(*(node._certified() for node in nodes)),
-                    asyncio.gather(*(node._sample() for node in nodes)),
+                    asyncio.gather(*(node._has_certificate() for node in nodes)),
+                    asyncio.gather(*(node._sample_slots() for node in nodes)),
                 )
                 # Resting nodes have not shown a certificate.
                 shown = {n.origin for n, each in zip(nodes, certified, strict=True) if each}
@@ -180,12 +180,12 @@ class Ledger:
                     all(certified) and shown == self.origins()
                 )
 
-    async def _sample(self) -> None:
+    async def _sample_slots(self) -> None:
         if self._slot_time.measured_s is None:
             with contextlib.suppress(LedgerError):
-                self._slot_time.sampled(await self._call("getRecentPerformanceSamples", _SAMPLES))
+                self._slot_time.measure(await self._call("getRecentPerformanceSamples", _SAMPLES))
 
-    async def _certified(self) -> bool:
+    async def _has_certificate(self) -> bool:
         # A node that does not know the method (-32601) says nothing about its cluster.
         try:
             return self._known.is_alpenglow or has_certificate(await self._call("getAgGenesisCert"))
@@ -194,14 +194,14 @@ class Ledger:
 
     @property
     def newest_landed_slot(self) -> int:
-        """The newest slot in which a transaction landed, as a node told this process; 0 for none. A
-        node that has not reached this slot returns older balances of wallets."""
+        """The newest slot in which a node reported a landed transaction; 0 for none. A node that
+        has not reached this slot returns older balances of wallets."""
         return self._known.newest_landed_slot
 
     @property
     def changes(self) -> int:
         """A count that grows with each ledger change that this process learns of: a transaction
-        that landed by a node's word, or any account change on the embedded ledger."""
+        that a node reports as landed, or any account change on the embedded ledger."""
         seen = 0 if self._counter is None else self._counter.changes
         return self._known.landed + seen
 
@@ -218,11 +218,11 @@ class Ledger:
 
     async def balance(self, address: str) -> int:
         """Return the lamports of an address; 0 if the account does not exist."""
-        return _u64(_value(await self._read("getBalance", address, _CONFIRMED)))
+        return _u64(_value(await self._read_newest("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
         """Return an account's state; None if the account does not exist."""
-        return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
+        return _account(_value(await self._read_newest("getAccountInfo", address, _BASE64)))
 
     async def account_from(self, address: str, min_slot: int) -> Account | None:
         """Return an account's state at `min_slot` or later.
@@ -231,12 +231,12 @@ class Ledger:
             LedgerUnavailable: no node has reached `min_slot`, even after a wait.
         """
         try:
-            answer = await self._read("getAccountInfo", address, _BASE64, min_slot=min_slot)
+            answer = await self._read_newest("getAccountInfo", address, _BASE64, min_slot=min_slot)
         except LedgerRejected as error:
             if error.code != MIN_CONTEXT_SLOT:
                 raise
             raise LedgerUnavailable(
-                "The ledger's nodes have not reached what landed; ask again in some seconds"
+                "No ledger node has reached the newest landed slot; retry in a few seconds"
             ) from None
         return _account(_value(answer))
 
@@ -255,15 +255,15 @@ class Ledger:
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
         """
-        options = _BASE64 | _at(finalized)
+        options = _BASE64 | _finality(finalized)
         chunks = [
             list(addresses[start : start + _MAX_ACCOUNTS])
             for start in range(0, len(addresses), _MAX_ACCOUNTS)
         ]
         asked = [
-            self._call("getMultipleAccounts", chunk, options | _from(min_slot))
+            self._call("getMultipleAccounts", chunk, options | _min_slot(min_slot))
             if min_slot
-            else self._read("getMultipleAccounts", chunk, options)
+            else self._read_newest("getMultipleAccounts", chunk, options)
             for chunk in chunks
         ]
         # A single call needs no separate task.
@@ -272,7 +272,7 @@ class Ledger:
         for chunk, answer in zip(chunks, answers, strict=True):
             values = _value(answer)
             if not isinstance(values, list) or len(values) != len(chunk):
-                raise _malformed("getMultipleAccounts")
+                raise _malformed_error("getMultipleAccounts")
             found |= {a: _account(value) for a, value in zip(chunk, values, strict=True)}
         return min(map(_context_slot, answers), default=0), found
 
@@ -285,7 +285,7 @@ class Ledger:
         options = {"commitment": CONFIRMED, "encoding": "jsonParsed"}
         answers = await asyncio.gather(
             *(
-                self._read("getTokenAccountsByOwner", owner, {"programId": program}, options)
+                self._read_newest("getTokenAccountsByOwner", owner, {"programId": program}, options)
                 for program in programs
             )
         )
@@ -317,8 +317,8 @@ class Ledger:
         except LedgerRejected as error:
             raise LedgerRejected(
                 NOT_SERVED,
-                f"The RPC provider does not serve getProgramAccounts ({error}); take a plan or a"
-                " provider that does, and name it in SOLANA_RPC_URL",
+                f"The RPC provider does not serve getProgramAccounts ({error}); use a plan or"
+                " provider that serves it, and set its URL in SOLANA_RPC_URL",
                 error.data,
             ) from None
         return dict(_read_each("getProgramAccounts", values, _program_account))
@@ -343,8 +343,8 @@ class Ledger:
 
     async def tip(self, *, finalized: bool = False) -> Tip:
         """Return slot and block height of the newest block at `confirmed`, or at `finalized`."""
-        answer = await self._call("getEpochInfo", _at(finalized))
-        with _shaped("getEpochInfo"):
+        answer = await self._call("getEpochInfo", _finality(finalized))
+        with _checked_shape("getEpochInfo"):
             return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
 
     async def first_slot(self) -> int:
@@ -354,7 +354,7 @@ class Ledger:
     async def latest_blockhash(self) -> Blockhash:
         """Return a blockhash at `confirmed`."""
         answer = await self._call("getLatestBlockhash", _CONFIRMED)
-        with _shaped("getLatestBlockhash"):
+        with _checked_shape("getLatestBlockhash"):
             value = answer["value"]
             height = _u64(value["lastValidBlockHeight"])
             return Blockhash(str(value["blockhash"]), height, _u64(answer["context"]["slot"]))
@@ -382,15 +382,15 @@ class Ledger:
                 "innerInstructions": True,
                 "accounts": {"encoding": "base64", "addresses": list(addresses)},
             }
-            | _from(min_slot),
+            | _min_slot(min_slot),
         )
-        with _shaped("simulateTransaction"):
+        with _checked_shape("simulateTransaction"):
             value = answer["value"]
             listed = value.get("accounts")
             # A node returns no account states for a failed transaction.
             states = listed if listed is not None else [None] * len(addresses)
             if len(states) != len(addresses):
-                raise _malformed("simulateTransaction")
+                raise _malformed_error("simulateTransaction")
             units = value.get("unitsConsumed")
             loaded = value.get("loadedAccountsDataSize")
             return SimulationResult(
@@ -428,12 +428,12 @@ class Ledger:
             answer = await self._call("getSignatureStatuses", chunk, options)
             values = _value(answer)
             if not isinstance(values, list) or len(values) != len(chunk):
-                raise _malformed("getSignatureStatuses")
+                raise _malformed_error("getSignatureStatuses")
             if min_slot and _context_slot(answer) < min_slot:
-                raise LedgerUnavailable("The ledger node is behind what the ledger said before")
+                raise LedgerUnavailable("The ledger node is behind an earlier answer of the ledger")
             read = [_status(value) for value in values]
             if read and all(each == _UNREAD for each in read):
-                raise _malformed("getSignatureStatuses")
+                raise _malformed_error("getSignatureStatuses")
             found += read
         ended = [each for each in found if each and is_final(each.confirmation)]
         self._known.landed += len(ended)
@@ -459,22 +459,22 @@ class Ledger:
         Raises:
             LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
         """
-        options: dict[str, Any] = {"limit": limit} | _at(finalized) | _from(min_slot)
+        options: dict[str, Any] = {"limit": limit} | _finality(finalized) | _min_slot(min_slot)
         if before is not None:
             options["before"] = before
         answer = await self._call("getSignaturesForAddress", address, options)
         if not isinstance(answer, list) or len(answer) > limit:
-            raise _malformed("getSignaturesForAddress")
+            raise _malformed_error("getSignaturesForAddress")
         return list(map(_signature_row, answer))
 
     async def transaction_wire(self, signature: str, *, finalized: bool = False) -> bytes | None:
         """Return the bytes of a landed transaction; None if unknown."""
-        options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _at(finalized)
+        options = {"encoding": "base64", "maxSupportedTransactionVersion": 1} | _finality(finalized)
         answer = await self._call("getTransaction", signature, options)
         if answer is None:
             return None
-        with _shaped("getTransaction"):
-            return _base64(answer["transaction"])
+        with _checked_shape("getTransaction"):
+            return _decode_base64(answer["transaction"])
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """Return a landed transaction with its meta in the RPC's JSON shape; None if unknown."""
@@ -485,7 +485,7 @@ class Ledger:
         }
         answer = await self._call("getTransaction", signature, options)
         if answer is not None and not isinstance(answer, dict):
-            raise _malformed("getTransaction")
+            raise _malformed_error("getTransaction")
         return answer
 
     async def request_airdrop(self, address: str, lamports: int) -> str:
@@ -498,7 +498,7 @@ class Ledger:
             if error.code not in _FAUCET_LIMITS:
                 raise
             raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
-        with _shaped("requestAirdrop"):
+        with _checked_shape("requestAirdrop"):
             # Signatures are polled together, and a node refuses all of them for an invalid one.
             return str(Signature.from_string(signature))
 
@@ -506,7 +506,7 @@ class Ledger:
         """Release the transport's connections."""
         await self._transport.close()
 
-    async def _read(self, method: str, *params: Any, min_slot: int = 0) -> Any:
+    async def _read_newest(self, method: str, *params: Any, min_slot: int = 0) -> Any:
         """Read state from a node that has reached the newest landed slot. A node that is behind
         would report a sender's balance from before the payment.
 
@@ -533,12 +533,12 @@ class Ledger:
         ends = time.monotonic() + _BEHIND_S
         while True:
             try:
-                answer = await self._call(method, *others, options | _from(min_slot))
+                answer = await self._call(method, *others, options | _min_slot(min_slot))
                 # A proxy may not know the option, and report honestly that its answer is older.
                 slot = newest_slot(method, answer)
                 if slot is None or slot >= min_slot:
                     return answer
-                raise LedgerRejected(MIN_CONTEXT_SLOT, "The answer is of before minContextSlot")
+                raise LedgerRejected(MIN_CONTEXT_SLOT, "The answer is older than minContextSlot")
             except LedgerRejected as error:
                 is_late = time.monotonic() > ends
                 if error.code != MIN_CONTEXT_SLOT or is_late or not await pause(self.slot_s):
@@ -547,13 +547,13 @@ class Ledger:
     async def _call(self, method: str, *params: Any) -> Any:
         word = FINALIZED if self._known.is_alpenglow or self._is_without_confirmed else CONFIRMED
         try:
-            answer = await self._transport_call(method, in_word(params, word))
+            answer = await self._transport_call(method, with_commitment(params, word))
         except LedgerRejected as error:
             if word == FINALIZED or not refuses_confirmed(error):
                 raise
             # One node's refusal of the word says nothing about the other nodes.
             self._is_without_confirmed = self._many is None
-            answer = await self._transport_call(method, in_word(params, FINALIZED))
+            answer = await self._transport_call(method, with_commitment(params, FINALIZED))
         # Before Alpenglow a `finalized` answer names an old slot, which would measure badly.
         if word == FINALIZED or _FINALIZED not in params:
             slot = newest_slot(method, answer)
@@ -581,31 +581,31 @@ class Ledger:
             metrics.RPC_CALLS.labels(method, outcome).inc()
 
 
-def _from(min_slot: int) -> dict[str, int]:
+def _min_slot(min_slot: int) -> dict[str, int]:
     return {"minContextSlot": min_slot} if min_slot else {}
 
 
-def _at(finalized: bool) -> dict[str, str]:
+def _finality(finalized: bool) -> dict[str, str]:
     return _FINALIZED if finalized else _CONFIRMED
 
 
-def _malformed(method: str | None = None) -> MalformedAnswer:
+def _malformed_error(method: str | None = None) -> MalformedAnswer:
     to = "" if method is None else f" to {method}"
     return MalformedAnswer(f"The ledger's answer{to} has an unexpected shape")
 
 
 @contextlib.contextmanager
-def _shaped(method: str) -> Iterator[None]:
+def _checked_shape(method: str) -> Iterator[None]:
     """Raise `MalformedAnswer` if an answer lacks a value that the block reads."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise _malformed(method) from None
+        raise _malformed_error(method) from None
 
 
 def _value(answer: Any) -> Any:
     if not isinstance(answer, Mapping) or "value" not in answer:
-        raise _malformed()
+        raise _malformed_error()
     return answer["value"]
 
 
@@ -613,17 +613,17 @@ def _context_slot(answer: Any) -> int:
     try:
         return _u64(answer["context"]["slot"])
     except (KeyError, TypeError):
-        raise _malformed() from None
+        raise _malformed_error() from None
 
 
 def _u64(value: Any, most: int = U64_MAX) -> int:
-    """Return a whole number of at most 64 bits, because nodes refuse calls with a larger number."""
+    """Return a whole number of at most 64 bits; nodes refuse calls with a larger number."""
     if type(value) is not int or not 0 <= value <= most:
-        raise _malformed()
+        raise _malformed_error()
     return value
 
 
-def _base64(value: Any) -> bytes:
+def _decode_base64(value: Any) -> bytes:
     """Return the bytes of a pair of text and encoding; raises `ValueError` or `TypeError`."""
     text, encoding = value
     if encoding != "base64":
@@ -637,16 +637,16 @@ def _address(value: Any) -> str:
 
 
 def _read_each(method: str, items: Any, read: Callable[[Any], T]) -> list[T]:
-    """Return what `read` makes of each entry in a list to which strangers can add. Entries that it
-    cannot read are left out; raises `MalformedAnswer` if it can read no entry."""
+    """Return the result of `read` for each entry of a list that strangers can extend. Unreadable
+    entries are left out; raises `MalformedAnswer` if all entries are unreadable."""
     if not isinstance(items, list):
-        raise _malformed(method)
+        raise _malformed_error(method)
     found: list[T] = []
     for item in items:
         with contextlib.suppress(KeyError, TypeError, ValueError, MalformedAnswer):
             found.append(read(item))
     if items and not found:
-        raise _malformed(method)
+        raise _malformed_error(method)
     return found
 
 
@@ -656,7 +656,7 @@ def _holding(program: str, item: Any) -> TokenHolding:
         # The mint was closed, so nobody knows its decimals; such a mint has no units.
         state = token_account(_account(item["account"]))
         if state is None:
-            raise _malformed("getTokenAccountsByOwner")
+            raise _malformed_error("getTokenAccountsByOwner")
         return TokenHolding(address, state.mint, program, state.amount, decimals=0)
     info = data["parsed"]["info"]
     amount = info["tokenAmount"]
@@ -667,7 +667,7 @@ def _holding(program: str, item: Any) -> TokenHolding:
 def _program_account(item: Any) -> tuple[str, Account]:
     account = _account(item["account"])
     if account is None:
-        raise _malformed("getProgramAccounts")
+        raise _malformed_error("getProgramAccounts")
     return _address(item["pubkey"]), account
 
 
@@ -675,7 +675,7 @@ def _slot_fee(item: Any) -> tuple[int, int]:
     slot, fee = _u64(item["slot"]), item["prioritizationFee"]
     # Any price is accepted: bids have their own limit, and a lie must not stop transactions.
     if type(fee) is not int or fee < 0:
-        raise _malformed("getRecentPrioritizationFees")
+        raise _malformed_error("getRecentPrioritizationFees")
     return slot, fee
 
 
@@ -695,15 +695,15 @@ def _vote_account(item: Any) -> VoteAccount:
 def _account(value: Any, *, closed_is_none: bool = False) -> Account | None:
     if value is None:
         return None
-    with _shaped("an account request"):
-        data = _base64(value["data"])
+    with _checked_shape("an account request"):
+        data = _decode_base64(value["data"])
         account = Account(_u64(value["lamports"]), str(value["owner"]), data)
     # After a simulation a closed account is still listed, empty and without lamports.
     return None if closed_is_none and account.lamports == 0 else account
 
 
 def _signature_row(value: Any) -> SignatureRow:
-    with _shaped("getSignaturesForAddress"):
+    with _checked_shape("getSignaturesForAddress"):
         texts = value["signature"], value.get("memo"), value.get("confirmationStatus")
         signature, memo, confirmation = texts
         if not isinstance(signature, str) or not all(

@@ -97,7 +97,7 @@ class Connections:
         """
         if self._is_closed:
             raise NoAnswer("its connections are closed")
-        connection = self._idle_connection() or await self._open()
+        connection = self._idle_connection() or await self._open_connection()
         self._used.add(connection)
         try:
             return await connection.post(self._target, self._headers, body, most)
@@ -129,23 +129,23 @@ class Connections:
             connection.abort()
         return None
 
-    async def _open(self) -> _Connection:
+    async def _open_connection(self) -> _Connection:
         first = self._proxy or self._url
         if first.scheme not in _PORTS:
             raise httpcore.UnsupportedProtocol
-        stream = await _dial(_host(first), _port(first))
+        stream = await _dial(_host_of(first), _port_of(first))
         if first.scheme == "https":
-            stream = await stream.start_tls(tls_context(), _host(first))
+            stream = await stream.start_tls(tls_context(), _host_of(first))
         if self._proxy is None or self._url.scheme == "http":
             return _Connection(stream)
-        await self._through(stream, self._proxy)
-        return _Connection(await stream.start_tls(tls_context(), _host(self._url)))
+        await self._open_tunnel(stream, self._proxy)
+        return _Connection(await stream.start_tls(tls_context(), _host_of(self._url)))
 
-    async def _through(self, stream: Stream, proxy: httpx.URL) -> None:
+    async def _open_tunnel(self, stream: Stream, proxy: httpx.URL) -> None:
         """Ask a proxy for a tunnel to the node (RFC 9110, 9.3.6)."""
         there = self._url.netloc
         if self._url.port is None:
-            there += b":%d" % _port(self._url)
+            there += b":%d" % _port_of(self._url)
         headers = [(b"Host", there), *_credentials(b"Proxy-Authorization", proxy)]
         tunnel = _Connection(stream)
         try:
@@ -167,7 +167,7 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
 
     def is_ready_again(self) -> bool:
-        """Return whether the next request may use it: the answer is whole, and it stays open."""
+        """Return whether this open connection may be used again, because its answer has ended."""
         http = self._http
         is_over = http.our_state is h11.DONE and http.their_state is h11.DONE
         if not is_over or http.trailing_data[0]:
@@ -183,13 +183,13 @@ class _Connection:
         """See `Connections.post`."""
         length = (b"Content-Length", b"%d" % len(body))
         request = h11.Request(method=b"POST", target=target, headers=[*headers, length])
-        await self._send(request, h11.Data(data=body), h11.EndOfMessage())
-        head = await self._head()
+        await self._send_events(request, h11.Data(data=body), h11.EndOfMessage())
+        head = await self._read_head()
         answered = httpx.Headers(list(head.headers))
         if answered.get("Content-Encoding", "identity") != "identity":
             raise NoAnswer("its answer is compressed")
         found, parts = bytearray(), 0
-        while isinstance(event := await self._next(), h11.Data):
+        while isinstance(event := await self._next_event(), h11.Data):
             found += event.data
             parts += 1
             if max(len(found), parts * _LEAST_PART) > most:
@@ -198,25 +198,25 @@ class _Connection:
 
     async def connect(self, there: bytes, headers: _Headers) -> int:
         """Request a tunnel; return the status of the answer."""
-        await self._send(
+        await self._send_events(
             h11.Request(method=b"CONNECT", target=there, headers=headers), h11.EndOfMessage()
         )
-        return (await self._head()).status_code
+        return (await self._read_head()).status_code
 
-    async def _send(self, *events: h11.Event) -> None:
+    async def _send_events(self, *events: h11.Event) -> None:
         # A node may refuse a request before it has read all of it. Then the write fails, although
         # the answer has come.
         with suppress(httpcore.WriteError):
             await self.stream.write(b"".join(self._http.send(each) or b"" for each in events))
 
-    async def _head(self) -> h11.Response:
+    async def _read_head(self) -> h11.Response:
         for _ in range(_MOST_HINTS):
-            event = await self._next()
+            event = await self._next_event()
             if isinstance(event, h11.Response):
                 return event
         raise h11.RemoteProtocolError("no answer")
 
-    async def _next(self) -> h11.Event:
+    async def _next_event(self) -> h11.Event:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             self._http.receive_data(await self.stream.read(_READ))
         if not isinstance(event, h11.Event):
@@ -234,11 +234,11 @@ async def _dial(host: str, port: int) -> Stream:
     return await dial_tcp(last, port, None)
 
 
-def _host(url: httpx.URL) -> str:
+def _host_of(url: httpx.URL) -> str:
     return url.raw_host.decode("ascii")
 
 
-def _port(url: httpx.URL) -> int:
+def _port_of(url: httpx.URL) -> int:
     return url.port or _PORTS[url.scheme]
 
 
@@ -253,6 +253,6 @@ def _proxy(url: httpx.URL) -> httpx.URL | None:
     """Return the proxy in `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY`; None if in `NO_PROXY`."""
     named = getproxies()
     address = named.get(url.scheme) or named.get("all")
-    if not address or proxy_bypass(f"{url.host}:{_port(url)}"):
+    if not address or proxy_bypass(f"{url.host}:{_port_of(url)}"):
         return None
     return httpx.URL(address if "://" in address else f"http://{address}")

@@ -29,7 +29,7 @@ from solward.types.errors import (
     SolwardError,
 )
 from solward.vault.ledger.answers import ONCE, OPTIONAL, UNHEALTHY, RequestFailure
-from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
+from solward.vault.ledger.patience import NodeBusy, NodeDenies, retry_patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 from solward.vault.ledger.transport import Transport
 
@@ -74,18 +74,18 @@ class FailoverTransport:
         return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
     def away(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are away; see `Node.away`."""
+        """Return the names of the unreachable nodes; see `Node.away`."""
         return tuple(node.name for node in self._nodes if node.away)
 
     async def check(self) -> None:
-        """Check the cluster of every node; a node that is away is checked before its next use.
+        """Check the cluster of every node; an unreachable node is checked before its next use.
 
         Raises:
             ConfigError: a node is of another cluster.
         """
-        await asyncio.gather(*(self._probe(node) for node in self._nodes))
+        await asyncio.gather(*(self._check_cluster(node) for node in self._nodes))
 
-    async def _probe(self, node: Node) -> None:
+    async def _check_cluster(self, node: Node) -> None:
         try:
             await node.call("getSlot", [])
         except ConfigError:
@@ -114,12 +114,12 @@ class FailoverTransport:
             ConfigError: every node is of another cluster.
         """
         if method == _SEND:
-            return await self._send(params)
+            return await self._send_to_all(params)
         if method in ONCE:
-            return await self._try(method, params)
-        return await patiently(partial(self._try, method, params))
+            return await self._try_nodes(method, params)
+        return await retry_patiently(partial(self._try_nodes, method, params))
 
-    async def _try(self, method: str, params: Sequence[Any]) -> Any:
+    async def _try_nodes(self, method: str, params: Sequence[Any]) -> Any:
         errors: list[LedgerError] = []
         for place, node in enumerate(self.nodes()):
             if place:
@@ -144,11 +144,11 @@ class FailoverTransport:
                 errors.append(error)
         raise self._none_answered(method, errors)
 
-    async def _send(self, params: Sequence[Any]) -> Any:
+    async def _send_to_all(self, params: Sequence[Any]) -> Any:
         """Send to every fit node at once; return the answer of the first node that accepts."""
         nodes = self.nodes()
         if len(nodes) == 1:
-            return await self._try(_SEND, params)
+            return await self._try_nodes(_SEND, params)
         waiting = {asyncio.create_task(node.call(_SEND, params)) for node in nodes}
         self._sends |= waiting
         for task in waiting:
@@ -174,11 +174,11 @@ class FailoverTransport:
             task.exception()
 
     def _none_answered(self, method: str, errors: Sequence[LedgerError]) -> SolwardError:
-        """Return the error for a call that got these errors and no answer."""
+        """Return the error for a call that no node answered; `errors` are the nodes' errors."""
         if not errors:
             if any(node.wrong is None for node in self._nodes):
                 # Nodes of this cluster rest and are asked again.
-                return LedgerUnavailable(f"No ledger node answered {method}; those that can rest")
+                return LedgerUnavailable(f"No ledger node answered {method}: all of them rest")
             return next(node.wrong for node in self._nodes if node.wrong is not None)
         for error in errors:
             if isinstance(error, LedgerRejected):
@@ -239,7 +239,7 @@ class Node:
 
     @property
     def origin(self) -> str:
-        """The host whose answers these are."""
+        """The host of the node."""
         return self._transport.origin
 
     @property
@@ -249,7 +249,7 @@ class Node:
 
     @property
     def away(self) -> bool:
-        """True if the node failed so long that its rests grow no more, or is of another cluster."""
+        """True if the node's rest has its maximum length, or the node is of another cluster."""
         return self.wrong is not None or self._rest_s >= MAX_REST_S
 
     @property
@@ -267,8 +267,8 @@ class Node:
         began = self._clock()
         self.outstanding += 1
         try:
-            await self._admit(began)
-            answer = await self._ask(method, params)
+            await self._admit_call(began)
+            answer = await self._ask_node(method, params)
         except LedgerRejected as error:
             if error.code not in NODE_FAULTS or method in ONCE | OPTIONAL:
                 self._note_answer(began)
@@ -293,12 +293,12 @@ class Node:
         self._note_answer(began)
         return answer
 
-    async def _ask(self, method: str, params: Sequence[Any]) -> Any:
+    async def _ask_node(self, method: str, params: Sequence[Any]) -> Any:
         """Return the transport's answer, unless the node is busy with the method."""
         for name in (_ALL, method):
             wait_s = self._busy.get(name, _NEVER)[0] - self._clock()
             if wait_s > 0:
-                text = f"The ledger node asks to wait {math.ceil(wait_s)} s before {method}"
+                text = f"The ledger node is busy for {method} for another {math.ceil(wait_s)} s"
                 raise NodeBusy(text, wait_s, method_only=name != _ALL, refused=False)
         try:
             answer = await self._transport.call(method, params)
@@ -306,7 +306,7 @@ class Node:
             if method in ONCE:
                 raise
             name = method if error.method_only or method in OPTIONAL else _ALL
-            until, wait_s = self._later(name, error)
+            until, wait_s = self._rest_end(name, error)
             _log.warning(
                 "rpc_node_busy", node=self.name, method=method, seconds=wait_s, error=str(error)
             )
@@ -317,7 +317,7 @@ class Node:
                 self._busy[name] = self._busy[name][0], 0.0
         return answer
 
-    def _later(self, name: str, error: NodeBusy) -> tuple[float, float]:
+    def _rest_end(self, name: str, error: NodeBusy) -> tuple[float, float]:
         now = self._clock()
         until, last_s = self._busy.get(name, _NEVER)
         wait_s = error.wait_s
@@ -328,7 +328,7 @@ class Node:
         self._busy[name] = max(until, now + wait_s), last_s
         return self._busy[name][0], wait_s
 
-    async def _admit(self, began: float) -> None:
+    async def _admit_call(self, began: float) -> None:
         # The genesis hash is checked after each failure and from time to time.
         if self._clock() < self._admitted_until:
             return
@@ -338,12 +338,12 @@ class Node:
             if self._clock() < self._admitted_until:
                 return
             if began < self._failed_at:
-                raise LedgerUnavailable("The ledger node failed while others waited for it")
+                raise LedgerUnavailable("The ledger node failed while other calls waited for it")
             try:
-                genesis = await self._ask("getGenesisHash", [])
+                genesis = await self._ask_node("getGenesisHash", [])
             except LedgerRejected as error:
                 raise LedgerUnavailable(
-                    f"The ledger node does not say what it is: {error}"
+                    f"The ledger node does not name its cluster: {error}"
                 ) from None
             try:
                 self._judge(str(genesis))

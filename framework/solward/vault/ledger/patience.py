@@ -31,7 +31,7 @@ _deadline: ContextVar[float | None] = ContextVar("ledger_deadline", default=None
 
 
 class NodeBusy(LedgerUnavailable):
-    """Raised if a node will answer later, and need not be asked before.
+    """Raised if a node is busy; it need not be asked again before it is ready.
 
     Attributes:
         wait_s: how long the node asks to wait; None if it does not say.
@@ -85,8 +85,8 @@ async def pause(seconds: float) -> bool:
     return True
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Return the outcome of `attempt`, tried again while no node answers and the deadline allows.
+async def retry_patiently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the outcome of `attempt`; retry it while no node answers and the deadline allows.
 
     Raises:
         LedgerUnavailable: the error of the last try.

@@ -137,7 +137,7 @@ def refuses_confirmed(error: LedgerRejected) -> bool:
     return error.code == _INVALID and CONFIRMED in str(error)
 
 
-def in_word(params: Sequence[Any], word: str) -> tuple[Any, ...]:
+def with_commitment(params: Sequence[Any], word: str) -> tuple[Any, ...]:
     """Return the parameters of a call with `word` in place of `confirmed`."""
     return tuple(
         each | {"commitment": word}
@@ -152,24 +152,24 @@ def bounded_s(slot_s: float) -> float:
     return min(max(slot_s, LEAST_SLOT_MS / 1000), MOST_SLOT_MS / 1000)
 
 
-def sampled_s(samples: Any) -> float | None:
+def sampled_slot_s(samples: Any) -> float | None:
     """Return the unbounded seconds that a slot takes, from an answer to
     `getRecentPerformanceSamples`; None if the answer does not say."""
     slots = seconds = 0
     for each in samples if isinstance(samples, list) else ():
-        counted, took = _count(each, "numSlots"), _count(each, "samplePeriodSecs")
+        counted, took = _whole_number(each, "numSlots"), _whole_number(each, "samplePeriodSecs")
         if counted and took:
             slots, seconds = slots + counted, seconds + took
     return seconds / slots if slots else None
 
 
-def _count(sample: Any, name: str) -> int:
+def _whole_number(sample: Any, name: str) -> int:
     found = sample.get(name) if isinstance(sample, Mapping) else None
     return found if type(found) is int and 0 < found < 2**32 else 0
 
 
 def newest_slot(method: str, answer: Any) -> int | None:
-    """Return the slot that an answer names as its node's newest slot; None if it names no slot."""
+    """Return the newest slot that a node names in an answer; None if the answer names no slot."""
     found = answer
     if method != "getSlot":
         found = answer.get("context", answer) if isinstance(answer, Mapping) else {}
@@ -177,8 +177,8 @@ def newest_slot(method: str, answer: Any) -> int | None:
     return found if type(found) is int and 0 <= found <= U64_MAX else None
 
 
-def together_s(times: Iterable[SlotTime]) -> float:
-    """Return the seconds that a slot takes: the lower median of the measurements of all nodes."""
+def median_s(times: Iterable[SlotTime]) -> float:
+    """Return the seconds that a slot takes: the lower median over all nodes."""
     measured = [each.measured_s for each in times if each.measured_s is not None]
     return median_low(measured) if measured else UNMEASURED_SLOT_MS / 1000
 
@@ -199,9 +199,9 @@ class SlotTime:
         # (time, slot) of each time when a slot was the newest slot; oldest first.
         self._seen: deque[tuple[float, int]] = deque()
 
-    def sampled(self, samples: Any) -> None:
-        """Use a node's report of its last minutes as the measure."""
-        said = sampled_s(samples)
+    def measure(self, samples: Any) -> None:
+        """Set the slot time from a node's performance samples of its last minutes."""
+        said = sampled_slot_s(samples)
         if said is not None:
             self.measured_s = bounded_s(said)
 

@@ -114,7 +114,7 @@ class ManyNodes(Protocol):
 
 @runtime_checkable
 class ChangeCounter(Protocol):
-    """A transport to a ledger whose every change this process sees."""
+    """A transport to a ledger of which this process sees every change."""
 
     @property
     def changes(self) -> int:
@@ -122,7 +122,7 @@ class ChangeCounter(Protocol):
 
 
 def is_enough(origins: Collection[str]) -> bool:
-    """Return whether money is released when these hosts agree: two hosts, or our own process.
+    """Return whether agreement of these hosts releases money: two hosts, or this process.
 
     Every release of money depends on this check. One node's word is enough to count money as spent.
     To count it as unspent (the transaction is dead, failed, or took less than was reserved) frees
@@ -270,8 +270,8 @@ class Batches:
         """See `Transport.call`. Cancelling a call does not affect the rest of its batch."""
         loop = asyncio.get_running_loop()
         if not self._leaving:
-            # `_leave` runs after all ready tasks, so that their calls join, in no caller's context.
-            loop.call_soon(self._leave, context=contextvars.Context())
+            # Runs after all ready tasks, so that their calls join, in no caller's context.
+            loop.call_soon(self._post_waiting, context=contextvars.Context())
         call = _Call(method, params, loop.create_future())
         self._leaving.append(call)
         return await call.answer
@@ -280,7 +280,7 @@ class Batches:
         """Stop posting; waiting calls fail as if there were no answer."""
         await end(self._tasks)
 
-    def _leave(self) -> None:
+    def _post_waiting(self) -> None:
         calls, self._leaving = self._leaving, []
         most = 1 if self._clock() < self._alone_until else MOST_CALLS
         batch: list[_Call] = []
@@ -289,16 +289,18 @@ class Batches:
             if call.answer.cancelled():
                 continue
             if len(batch) == most or (batch and size + len(call.params) > MOST_BYTES):
-                self._begin(batch)
+                self._post_batch(batch)
                 batch, size = [], 0
             batch.append(call)
             size += len(call.params)
         if batch:
-            self._begin(batch)
+            self._post_batch(batch)
 
-    def _begin(self, batch: Sequence[_Call]) -> None:
-        """Post a batch; stop when nobody waits for its answers any more."""
-        task = asyncio.create_task(self._alone(batch[0]) if len(batch) == 1 else self._ask(batch))
+    def _post_batch(self, batch: Sequence[_Call]) -> None:
+        """Post a batch; cancel it if nobody waits for its answers any more."""
+        task = asyncio.create_task(
+            self._send_alone(batch[0]) if len(batch) == 1 else self._ask_batch(batch)
+        )
         self._tasks.add(task)
 
         def cancel_if_unwanted(_answer: asyncio.Future[Any]) -> None:
@@ -309,7 +311,7 @@ class Batches:
             self._tasks.discard(task)
             error = None if task.cancelled() else task.exception()
             for call in batch:
-                _fail(
+                _fail_call(
                     call, error or unanswered(call.method, NoAnswer("its connections are closed"))
                 )
 
@@ -317,16 +319,16 @@ class Batches:
             call.answer.add_done_callback(cancel_if_unwanted)
         task.add_done_callback(done)
 
-    async def _alone(self, call: _Call) -> None:
+    async def _send_alone(self, call: _Call) -> None:
         try:
             found = await _call_alone(self._post, call.method, call.params)
         except Exception as error:
-            _fail(call, error)
+            _fail_call(call, error)
         else:
             if not call.answer.done():
                 call.answer.set_result(found)
 
-    async def _ask(self, batch: Sequence[_Call]) -> None:
+    async def _ask_batch(self, batch: Sequence[_Call]) -> None:
         numbers = [next(_NUMBERS) for _ in batch]
         numbered = (
             request(number, call.method, call.params)
@@ -335,18 +337,18 @@ class Batches:
         try:
             said = await self._post(b"[%s]" % b",".join(numbered), MOST_ANSWERS_BYTES)
         except LongAnswer:
-            await self._apart(batch)
+            await self._send_singly(batch)
             return
         except NoAnswer as error:
             for call in batch:
-                _fail(call, unanswered(call.method, error))
+                _fail_call(call, unanswered(call.method, error))
             return
         answer = parsed(said.body)
-        responses = _in_order(answer, numbers)
+        responses = _order_responses(answer, numbers)
         if responses is not None:
             self._alone_s = 0.0
             for number, call, response in zip(numbers, batch, responses, strict=True):
-                _settle(number, call, said, response)
+                _settle_call(number, call, said, response)
             return
         is_list = isinstance(answer, list)
         if is_list:
@@ -358,19 +360,19 @@ class Batches:
         code, message, _data = json_error(answer) or (None, "", None)
         is_refused = is_list or is_refusal(said.status) or (said.status == 200 and code is not None)
         if is_refused and busy("a batch", said.status, code, message, said.headers) is None:
-            await self._apart(batch)
+            await self._send_singly(batch)
             return
         # Busy or out of order: this says nothing about batches, but the next calls are sent singly.
-        self._rest()
+        self._suspend_batches()
         for call in batch:
-            _settle(None, call, said, answer)
+            _settle_call(None, call, said, answer)
 
-    async def _apart(self, batch: Sequence[_Call]) -> None:
+    async def _send_singly(self, batch: Sequence[_Call]) -> None:
         """Send singly each call of a batch that the node did not answer as one."""
-        self._rest()
-        await asyncio.gather(*(self._alone(call) for call in batch if not call.answer.done()))
+        self._suspend_batches()
+        await asyncio.gather(*(self._send_alone(call) for call in batch if not call.answer.done()))
 
-    def _rest(self) -> None:
+    def _suspend_batches(self) -> None:
         if self._clock() < self._alone_until:
             # Batches that were sent together count as one refusal.
             return
@@ -378,7 +380,7 @@ class Batches:
         self._alone_until = self._clock() + self._alone_s
 
 
-def _in_order(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
+def _order_responses(answer: Any, numbers: Sequence[int]) -> list[Any] | None:
     """Return the responses in the order of a batch's calls. None unless each call has one response
     and there are no others: if a node uses wrong ids, no response certainly belongs to a call."""
     if not isinstance(answer, list) or len(answer) != len(numbers):
@@ -398,10 +400,10 @@ async def _call_alone(post: Post, method: str, params: bytes) -> Any:
         said = await post(request(number, method, params), MOST_ANSWER_BYTES)
     except NoAnswer as error:
         raise unanswered(method, error) from None
-    return _result(number, method, said, parsed(said.body))
+    return _read_result(number, method, said, parsed(said.body))
 
 
-def _result(number: int | None, method: str, said: Answer, response: Any) -> Any:
+def _read_result(number: int | None, method: str, said: Answer, response: Any) -> Any:
     try:
         return result(number, method, said.status, said.headers, response)
     except ForeignResponse:
@@ -409,16 +411,16 @@ def _result(number: int | None, method: str, said: Answer, response: Any) -> Any
         raise
 
 
-def _settle(number: int | None, call: _Call, said: Answer, response: Any) -> None:
+def _settle_call(number: int | None, call: _Call, said: Answer, response: Any) -> None:
     try:
-        found = _result(number, call.method, said, response)
+        found = _read_result(number, call.method, said, response)
     except Exception as error:
-        _fail(call, error)
+        _fail_call(call, error)
     else:
         if not call.answer.done():
             call.answer.set_result(found)
 
 
-def _fail(call: _Call, error: BaseException) -> None:
+def _fail_call(call: _Call, error: BaseException) -> None:
     if not call.answer.done():
         call.answer.set_exception(error)

@@ -25,7 +25,7 @@ from solward.types.guardrail import TransactionEffects
 from solward.types.money import lamports_to_sol
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails.rules import RATE_LIMIT, Verdict
-from solward.vault.ledger.answers import told_by_node
+from solward.vault.ledger.answers import scrub_node_text
 
 # What the system program and the token program log for their error 1.
 _INSUFFICIENT = re.compile(
@@ -109,7 +109,7 @@ def may_not_have_run(err: Any) -> bool:
 
 def explain(err: Any, logs: Sequence[str]) -> str:
     """Return one line for a ledger's transaction error: the cause in plain words, or its name."""
-    return told_by_node(_find_cause(err, logs))
+    return scrub_node_text(_find_cause(err, logs))
 
 
 def _find_cause(err: Any, logs: Sequence[str]) -> str:

@@ -82,7 +82,7 @@ class PluginEntries:
             if name is not None:
                 async with self.database.read() as connection:
                     request = HistoryRequest(**asked)
-                    found = tuple(await records.of_plugin(connection, wallet_id, name, request))
+                    found = tuple(await records.by_plugin(connection, wallet_id, name, request))
             return found
         plugin = _plugin_name(actor)
         reads: dict[str, Callable[..., Any]] = {"get": store.get, "list": store.listed}

@@ -41,11 +41,11 @@ class AttemptState(StrEnum):
     """The state of one signed transaction (docs/assurance/exactly-once.md)."""
 
     SIGNED = "signed"
-    """Written ahead; the bytes may or may not have left the process."""
+    """Stored before it is sent; the bytes may or may not have left the process."""
     SENT = "sent"
     """Handed to the ledger at least once."""
     UNKNOWN = "unknown"
-    """No node can tell how it ended; the money stays reserved."""
+    """No node knows how the transaction ended; its money stays reserved."""
     LANDED_OK = "landed_ok"
     """On the ledger without error."""
     LANDED_ERR = "landed_err"
@@ -53,7 +53,7 @@ class AttemptState(StrEnum):
     DEAD = "dead"
     """Expired without landing; it can never land."""
     PRESUMED_DEAD = "presumed_dead"
-    """Expired, and dead only by one host's word; its amount still counts against the limits."""
+    """Expired, but only one host says that it did not land; its amount counts against limits."""
 
     @property
     def landed(self) -> bool:
@@ -98,13 +98,13 @@ class NetworkCost:
     def __add__(self, other: NetworkCost) -> NetworkCost:
         return NetworkCost(
             self.fee_lamports + other.fee_lamports,
-            _both(sum, self.units, other.units),
-            _both(sum, self.unit_limit, other.unit_limit),
-            _both(max, self.unit_price, other.unit_price),
+            _sum_known(sum, self.units, other.units),
+            _sum_known(sum, self.unit_limit, other.unit_limit),
+            _sum_known(max, self.unit_price, other.unit_price),
         )
 
 
-def _both(together: Callable[[list[int]], int], *values: int | None) -> int | None:
+def _sum_known(together: Callable[[list[int]], int], *values: int | None) -> int | None:
     known = [value for value in values if value is not None]
     return together(known) if known else None
 
@@ -177,12 +177,12 @@ class Settlement:
 _NAMING: Final = frozenset({"", PocketStep.CALL, HAND_OVER})
 
 
-def _number(name: str) -> BindParameter[int]:
+def _big_int(name: str) -> BindParameter[int]:
     return bindparam(name, type_=U64())
 
 
-def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
-    return func.coalesce(column + _number(name), _number(name), column)
+def _increased(column: ColumnElement[int], name: str) -> ColumnElement[int]:
+    return func.coalesce(column + _big_int(name), _big_int(name), column)
 
 
 _PRICE = transactions.c.compute_unit_price
@@ -202,11 +202,11 @@ _SIGNED = Prepared(
         ),
         # The record states the sum over its steps.
         fee_lamports=func.coalesce(transactions.c.fee_lamports, 0) + bindparam("b_fee"),
-        compute_units=_added(transactions.c.compute_units, "b_units"),
-        compute_unit_limit=_added(transactions.c.compute_unit_limit, "b_limit"),
+        compute_units=_increased(transactions.c.compute_units, "b_units"),
+        compute_unit_limit=_increased(transactions.c.compute_unit_limit, "b_limit"),
         compute_unit_price=case(
-            (transactions.c.compute_unit_price > _number("b_price"), _PRICE),
-            else_=func.coalesce(_number("b_price"), _PRICE),
+            (transactions.c.compute_unit_price > _big_int("b_price"), _PRICE),
+            else_=func.coalesce(_big_int("b_price"), _PRICE),
         ),
     )
 )
@@ -266,7 +266,7 @@ async def mark_unknown(connection: AsyncConnection, signatures: Collection[str])
         .returning(attempts.c.transaction_id)
     )
     ids = list(changed.scalars())
-    for each in (await _locked(connection, ids)).values():
+    for each in (await _lock_rows(connection, ids)).values():
         what = each.record.signature or f"payment {each.record.id}"
         alerts.raise_alert(
             connection, alerts.Alert.ATTEMPT_UNKNOWN, each.record, each.trace, what=what
@@ -287,9 +287,9 @@ _SETTLE = Prepared(
             transactions.c.signature,
         ),
         fee_lamports=bindparam("b_fee"),
-        compute_units=func.coalesce(_number("b_units"), transactions.c.compute_units),
-        compute_unit_limit=func.coalesce(_number("b_limit"), transactions.c.compute_unit_limit),
-        compute_unit_price=func.coalesce(_number("b_price"), _PRICE),
+        compute_units=func.coalesce(_big_int("b_units"), transactions.c.compute_units),
+        compute_unit_limit=func.coalesce(_big_int("b_limit"), transactions.c.compute_unit_limit),
+        compute_unit_price=func.coalesce(_big_int("b_price"), _PRICE),
         held_lamports=bindparam("b_held"),
         details=func.coalesce(bindparam("b_details", type_=transactions.c.details.type),
                               transactions.c.details),
@@ -301,7 +301,7 @@ _END_ATTEMPT = Prepared(
         attempts.c.transaction_id == bindparam("b_id"),
         _LIVE,
     )
-    .values(state=bindparam("b_state"), landed_slot=_number("b_slot"), landed_ms=_number("b_ms"))
+    .values(state=bindparam("b_state"), landed_slot=_big_int("b_slot"), landed_ms=_big_int("b_ms"))
 )
 _LOWER = Prepared(
     update(reservations)
@@ -346,7 +346,7 @@ _GIVEN_BACK = frozenset({None, AttemptState.DEAD})
 async def settle(
     connection: AsyncConnection, settlements: Sequence[Settlement]
 ) -> dict[str, TransactionRecord]:
-    """End transactions: store status and cost, and keep the units that still count against limits.
+    """End transactions: store their status, cost, and the units that still count against limits.
 
     A dead transaction releases its amount and its rate slot; a presumed dead transaction releases
     neither. A landed transaction keeps its rate slot and its units, except those `lowered`.
@@ -356,7 +356,7 @@ async def settle(
     Returns:
         The stored records.
     """
-    found = await _locked(connection, [item.transaction_id for item in settlements])
+    found = await _lock_rows(connection, [item.transaction_id for item in settlements])
     stored = {record_id: each.record for record_id, each in found.items()}
     settlements = [item for item in settlements if _may_end(item, found.get(item.transaction_id))]
     if not settlements:
@@ -382,7 +382,7 @@ async def settle(
     ended = [item for item in settlements if item.attempt is not None]
     await _end_attempts(connection, ended)
     await _lock_totals(connection, settlements)
-    lent = [each for item in settlements for each in await _kept_of_lent(connection, item)]
+    lent = [each for item in settlements for each in await _lent_cost_rows(connection, item)]
     lowered = [
         {"b_id": item.transaction_id, "b_asset": asset, "b_units": max(units, 0)}
         for item in settlements
@@ -411,9 +411,9 @@ async def settle(
             error=item.error,
             signature=item.signature or record.signature,
             fee_lamports=item.fee_lamports,
-            compute_units=_known(item.spent.units, record.compute_units),
-            compute_unit_limit=_known(item.spent.unit_limit, record.compute_unit_limit),
-            compute_unit_price=_known(item.spent.unit_price, record.compute_unit_price),
+            compute_units=_known_or_stored(item.spent.units, record.compute_units),
+            compute_unit_limit=_known_or_stored(item.spent.unit_limit, record.compute_unit_limit),
+            compute_unit_price=_known_or_stored(item.spent.unit_price, record.compute_unit_price),
             details=record.details if item.details is None else item.details,
         )
         record_event(connection, after, found[item.transaction_id].trace)
@@ -424,12 +424,12 @@ async def settle(
     return stored
 
 
-def _known(new: int | None, before: int | None) -> int | None:
+def _known_or_stored(new: int | None, before: int | None) -> int | None:
     return before if new is None else new
 
 
-async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:
-    """Return grants' rows whose costs include a loan to a pocket, with what still counts."""
+async def _lent_cost_rows(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:
+    """Return grants' cost rows that include a loan to a pocket, with the units that still count."""
     costs = item.lowered.get(spending.COSTS_ASSET)
     lent = item.lowered.get(spending.SOL_ASSET)
     if not costs or not lent:
@@ -457,7 +457,7 @@ async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settle
         or (item.status is TransactionStatus.FAILED and item.attempt in _GIVEN_BACK)
     }
     if closed:
-        changed |= await spending.openers(connection, closed)
+        changed |= await spending.opening_ids(connection, closed)
     await window_sums.lock_totals(connection, changed)
 
 
@@ -493,7 +493,7 @@ async def _end_attempts(connection: AsyncConnection, ended: Sequence[Settlement]
     )
 
 
-async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
+async def store_step_ends(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
     """Store how steps ended (`Settlement.ends` is False); their records do not change."""
     ended = [item for item in settlements if item.attempt is not None]
     await _end_attempts(connection, ended)
@@ -534,7 +534,7 @@ class _StoredRecord(NamedTuple):
     trace: str | None
 
 
-async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _StoredRecord]:
+async def _lock_rows(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _StoredRecord]:
     rows = await _RECORDS.all(connection, {"of_ids": list(ids)})
     found = [_StoredRecord(record_of(values), owner, trace) for *values, owner, trace in rows]
     return {each.record.id: each for each in found}

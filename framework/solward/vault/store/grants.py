@@ -37,8 +37,8 @@ async def version(connection: AsyncConnection) -> int:
     return int(await _VERSION.scalar(connection))
 
 
-async def count_up(connection: AsyncConnection) -> int:
-    """Raise the version, which invalidates every cache of grants; return the new version."""
+async def raise_version(connection: AsyncConnection) -> int:
+    """Increase the version, which invalidates all caches of grants; return the new version."""
     return int((await connection.execute(_COUNT_UP)).scalar_one())
 
 

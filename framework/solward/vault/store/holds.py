@@ -31,16 +31,16 @@ from solward.types.record import ACTION, Hold, HoldState, TransactionRecord, Tra
 from solward.vault.store import idempotency, transactions
 
 GRANTS_RULE: Final = "grants"
-"""The last entry in `guardrailsApplied` if nobody approved a hold by grants or a plugin."""
+"""The last entry in `guardrailsApplied` of a hold that nobody approved."""
 MAX_OPEN: Final = 20
 """The maximum number of one principal's open holds, because a person reads each hold."""
 
 _NEWEST: Final = 2**62
 _MOST_CALLS: Final = 64
-"""The maximum number of an action's money calls among which `is_open_under` looks."""
+"""The maximum number of an action's money calls that `is_open_under` checks."""
 
 OPEN: Final = text("holds.state IN ('held', 'approved')")
-"""The same text as the partial index has, so that both databases use the index."""
+"""This text equals that of the partial index, so that both databases use the index."""
 _EVENTS: Final = {
     HoldState.HELD: EventKind.HOLD_CREATED,
     HoldState.APPROVED: EventKind.HOLD_APPROVED,
@@ -146,12 +146,12 @@ async def add(connection: AsyncConnection, row: HoldRow) -> None:
 
 async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
     """Return one hold by its id."""
-    return _one(await _BY_ID.first(connection, {"b_id": hold_id}))
+    return _hold_row(await _BY_ID.first(connection, {"b_id": hold_id}))
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
     """Return the hold, open or ended, that a logical action created."""
-    return _one(await _BY_ACTION.first(connection, {"b_key": action_key}))
+    return _hold_row(await _BY_ACTION.first(connection, {"b_key": action_key}))
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
@@ -190,7 +190,7 @@ async def find_by_key(connection: AsyncConnection, scope: str) -> tuple[HoldRow 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
     """Return the open hold with this digest of request and shown terms."""
-    return _one(await _BY_DIGEST.first(connection, {"b_digest": digest}))
+    return _hold_row(await _BY_DIGEST.first(connection, {"b_digest": digest}))
 
 
 async def count_open(connection: AsyncConnection, principal: str) -> int:
@@ -266,7 +266,7 @@ async def move(
     by: str,
     **fields: Any,
 ) -> HoldRow | None:
-    """Give a hold another state if its state is in `was`; else change nothing and return None.
+    """Change a hold's state if its state is in `was`; else change nothing and return None.
 
     Of two concurrent transactions only one succeeds, so an approval is used only once.
 
@@ -280,7 +280,7 @@ async def move(
         .values(state=state.value, **fields)
         .returning(*COLUMNS)
     )
-    row = _one((await connection.execute(statement)).first())
+    row = _hold_row((await connection.execute(statement)).first())
     if row is not None:
         _record_event(connection, row.hold, by)
     return row
@@ -356,7 +356,7 @@ async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> b
     if row.hold.expires_ms > moment.window_ms:
         return False
     decided = row.hold.state is HoldState.APPROVED
-    error = "it was approved, and not carried out in time" if decided else "nobody approved it"
+    error = "it was approved, but not carried out in time" if decided else "nobody approved it"
     text = f"{error}; it was held until {iso(row.hold.expires_ms)}"
     await refuse(connection, row, HoldState.EXPIRED, text, moment.database_ms, by=SERVICE)
     return True
@@ -381,7 +381,7 @@ def _record_event(connection: AsyncConnection, hold: Hold, by: str) -> None:
     record_act(connection, _EVENTS[hold.state], data | {"asked": hold.principal}, by=by)
 
 
-def _one(row: Row[Any] | None) -> HoldRow | None:
+def _hold_row(row: Row[Any] | None) -> HoldRow | None:
     return None if row is None else row_of(row)
 
 

@@ -75,7 +75,7 @@ async def claim(
     *,
     owner: str | None = None,
 ) -> None:
-    """Bind a key to its transaction, in the transaction that stores it.
+    """Bind a key to its transaction, in the same database transaction that stores the latter.
 
     Args:
         owner: the process that runs a request with several transactions (see `take_over`).
@@ -83,7 +83,7 @@ async def claim(
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
     """
-    row = _row(scope, fingerprint, transaction_id, now_ms, owner)
+    row = _key_row(scope, fingerprint, transaction_id, now_ms, owner)
     if await _CLAIM.run(connection, row) == 1:
         return
     first = await lookup(connection, scope)
@@ -96,10 +96,10 @@ async def bind(
     connection: AsyncConnection, scope: str, fingerprint: str, transaction_id: str, now_ms: int
 ) -> None:
     """Bind a scope of the service to a transaction or a hold, and replace an older binding."""
-    await _POINT.run(connection, _row(scope, fingerprint, transaction_id, now_ms, None))
+    await _POINT.run(connection, _key_row(scope, fingerprint, transaction_id, now_ms, None))
 
 
-def _row(
+def _key_row(
     scope: str, fingerprint: str, transaction_id: str, now_ms: int, owner: str | None
 ) -> dict[str, Any]:
     return {
@@ -132,6 +132,6 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 async def finish(
     connection: AsyncConnection, scope: str, status: int, body: str, contract: int | None = None
 ) -> bool:
-    """Store the answer, unless one exists or the key is a hold's; return whether it was stored."""
+    """Store the answer unless the key has an answer or a hold; return whether it was stored."""
     parameters = {"b_scope": scope, "b_status": status, "b_contract": contract, "b_body": body}
     return await _FINISH.run(connection, parameters) == 1

@@ -211,7 +211,7 @@ async def note_message(
 def record_handed_over(
     connection: AsyncConnection, record: TransactionRecord, row: PaymentRow, trace: str | None
 ) -> None:
-    """Record the event that a payment's bytes may leave once this transaction is committed."""
+    """Record the event that a payment's bytes are handed over after this commit."""
     body = payment_json(record, row, PaymentState.HANDED_OVER)
     outbox.record(connection, EventKind.PAYMENT_HANDED_OVER, body, trace)
 
@@ -236,7 +236,7 @@ _ATTEMPTS = Prepared(
 async def states(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, PaymentState]:
-    """Return each payment's state by transaction id: reserved, if it has no signed bytes."""
+    """Return each payment's state by transaction id; a payment without signed bytes is reserved."""
     rows = await _ATTEMPTS.all(connection, {"b_ids": list(transaction_ids)})
     found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
     return found | {row.transaction_id: _STATES[row.state] for row in rows}
@@ -286,7 +286,7 @@ _OF_ID = Prepared(select(*_COLUMNS).where(payments.c.transaction_id == bindparam
 async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
     """Return the payment of a record; None if it has none."""
     row = await _OF_ID.first(connection, {"b_id": transaction_id})
-    return None if row is None else _row(row)
+    return None if row is None else _payment_row(row)
 
 
 async def of_transactions(
@@ -294,7 +294,7 @@ async def of_transactions(
 ) -> dict[str, PaymentRow]:
     """Return payments by transaction id, without answers' bodies; other ids are left out."""
     statement = select(*_WITHOUT_BODIES).where(payments.c.transaction_id.in_(transaction_ids))
-    return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
+    return {row.transaction_id: _payment_row(row) for row in await connection.execute(statement)}
 
 
 async def list_payments(
@@ -307,7 +307,7 @@ async def list_payments(
     if before is not None:
         newest = select(payments.c.seq).where(payments.c.transaction_id == before)
         statement = statement.where(payments.c.seq < newest.scalar_subquery())
-    return [_row(row) for row in await connection.execute(statement)]
+    return [_payment_row(row) for row in await connection.execute(statement)]
 
 
 _LAST_PAID = Prepared(
@@ -335,11 +335,11 @@ async def last_paid(
     return found
 
 
-def _row(row: Row[Any]) -> PaymentRow:
-    return _PAYMENTS.read(row[: len(_PAYMENTS.columns)], answer=_answer(row))
+def _payment_row(row: Row[Any]) -> PaymentRow:
+    return _PAYMENTS.read(row[: len(_PAYMENTS.columns)], answer=_stored_answer(row))
 
 
-def _answer(row: Row[Any]) -> StoredAnswer | None:
+def _stored_answer(row: Row[Any]) -> StoredAnswer | None:
     if row.answer_status is None:
         return None
     is_whole = row.answer_headers is not None

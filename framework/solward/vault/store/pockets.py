@@ -18,13 +18,13 @@ class PocketState(StrEnum):
     """The state of a pocket, by what it may hold."""
 
     SINGLE = "single"
-    """Empty once its transaction has ended, which opens and closes all of the pocket's accounts."""
+    """One transaction opens and closes the pocket's accounts; when it ends, the pocket is empty."""
     FUNDING = "funding"
     """Empty: the transaction that fills the pocket is not signed yet."""
     OPEN = "open"
     """The pocket may hold something, so it is read and swept."""
     EMPTY = "empty"
-    """Empty, as the ledger showed."""
+    """The ledger showed that the pocket is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class PocketsInUse:
     brings_home: bool
 
 
-async def in_use(connection: AsyncConnection, wallet_id: str) -> PocketsInUse:
-    """Return the current uses of a wallet's pockets; they stay true under the wallet's lock."""
+async def read_in_use(connection: AsyncConnection, wallet_id: str) -> PocketsInUse:
+    """Return the current uses of a wallet's pockets; the wallet's lock prevents changes."""
     rows = list(await connection.execute(_IN_USE, {"b_wallet": wallet_id}))
     bought = frozenset(row.output_mint for row in rows if row.output_mint is not None)
     single = PocketState.SINGLE.value
@@ -139,25 +139,25 @@ async def of_transactions(
     return {row.transaction_id: _POCKETS.read(row) for row in await connection.execute(statement)}
 
 
-async def at_position(
+async def by_position(
     connection: AsyncConnection, wallet_id: str, program: str, position: str
 ) -> PocketRow | None:
     """Return the pocket of a position; None if the position has no pocket yet."""
     of_wallet = pockets.c.wallet_id == wallet_id
-    return await _one(
+    return await _find(
         connection, of_wallet, pockets.c.program == program, pockets.c.position == position
     )
 
 
-async def _one(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> PocketRow | None:
+async def _find(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> PocketRow | None:
     found = (await connection.execute(_SELECT.where(*conditions))).first()
     return None if found is None else _POCKETS.read(found)
 
 
-async def use_again(
+async def mark_used_again(
     connection: AsyncConnection, row: PocketRow, transaction_id: str, mints: Collection[str]
 ) -> None:
-    """Store that a transaction uses the pocket of a position again."""
+    """Store that another transaction uses the pocket of a position."""
     await connection.execute(
         update(pockets)
         .where(pockets.c.wallet_id == row.wallet_id, pockets.c.counter == row.counter)
@@ -191,14 +191,14 @@ _OPEN = (
 )
 
 
-async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
+async def mark_funded(connection: AsyncConnection, transaction_id: str) -> None:
     """Store that the transaction that fills a pocket is signed."""
     await connection.execute(_OPEN, {"b_transaction": transaction_id})
 
 
-async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
+async def by_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
     """Return a wallet's pocket by its address; None if the wallet has no such pocket."""
-    return await _one(connection, pockets.c.wallet_id == wallet_id, pockets.c.address == address)
+    return await _find(connection, pockets.c.wallet_id == wallet_id, pockets.c.address == address)
 
 
 async def set_state(

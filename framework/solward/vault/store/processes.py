@@ -43,7 +43,7 @@ async def register(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
     """Begin a process's lease. On SQLite the home's lock proves that no other process lives."""
-    lease = await _lease(connection, process_id, kind, host, lease_ms)
+    lease = await _lease_row(connection, process_id, kind, host, lease_ms)
     if connection.dialect.name == "sqlite":
         await connection.execute(delete(processes))
     else:
@@ -56,11 +56,11 @@ async def register(
 async def renew(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
-    """Continue a lease, even an expired one; transactions taken over meanwhile stay taken over."""
-    await connection.execute(_RENEW, await _lease(connection, process_id, kind, host, lease_ms))
+    """Continue a lease, even if it expired; transactions that others took over stay with them."""
+    await connection.execute(_RENEW, await _lease_row(connection, process_id, kind, host, lease_ms))
 
 
-async def _lease(
+async def _lease_row(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> dict[str, Any]:
     now = await clock(connection)
@@ -79,7 +79,7 @@ async def remove(connection: AsyncConnection, process_id: str) -> None:
 
 
 async def alive(connection: AsyncConnection, process_id: str) -> bool:
-    """Return whether a process has a lease that has not run out."""
+    """Return whether a process has a valid lease."""
     now = await clock(connection)
     statement = select(processes.c.id).where(processes.c.id == process_id, _LIVES)
     return (await connection.execute(statement, {"now": now})).first() is not None
@@ -98,7 +98,7 @@ async def living(connection: AsyncConnection) -> list[str]:
 
 
 async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
-    """Count the processes with a lease that has not run out, by kind.
+    """Count the processes with a valid lease, by kind.
 
     On SQLite the only process does not renew its lease, so it always counts.
     """

@@ -134,7 +134,7 @@ _KEYS = Prepared(
 )
 
 
-async def keys_of_ours(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
+async def own_addresses(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
     """Return the `addresses` that are wallets of this service, or pockets of its wallets."""
     found = await _KEYS.all(connection, {"addresses": list(addresses)})
     return frozenset(address for (address,) in found)

@@ -203,10 +203,10 @@ async def usage(
     """Return each scope's transactions in the last minute and units in the last 24 hours.
 
     Raises:
-        ValueError: a scope is of a kind without limits (`tables.FOUND_BY`), so it has no windows.
+        ValueError: a scope has no windows, because its kind has no limits (`tables.FOUND_BY`).
     """
     if any(scope.startswith(FOUND_BY) for scope in scopes):
-        raise ValueError(f"scopes that have no windows are among {sorted(scopes)}")
+        raise ValueError(f"some of these scopes have no windows: {sorted(scopes)}")
     days = [
         (scope, asset, DAY_MS) for scope in scopes for asset in (SOL_ASSET, COSTS_ASSET, *assets)
     ]
@@ -337,8 +337,8 @@ async def note_opened(
     )
 
 
-async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
-    """Return the transactions that opened these own token accounts; they get returned rent."""
+async def opening_ids(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
+    """Return the transactions that opened these own token accounts, to credit rent to them."""
     statement = select(opened_accounts.c.transaction_id).where(
         opened_accounts.c.account.in_(accounts)
     )

@@ -113,7 +113,7 @@ _BY_ACTION = Prepared(select(*RECORD).where(transactions.c.action_key == bindpar
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:
-    """Return one record by its id."""
+    """Return one transaction record by its id."""
     row = await _BY_ID.first(connection, {"b_id": transaction_id})
     return None if row is None else record_of(row)
 
@@ -140,8 +140,8 @@ async def by_action_key(connection: AsyncConnection, action_key: str) -> Transac
     return None if row is None else record_of(row)
 
 
-def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
-    """Prepare a page of records, of one wallet or all, newest first, from the top or a record."""
+def _make_page(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bool) -> Prepared:
+    """Prepare a page of records of one wallet or all, newest first, or older than a record."""
     place: Any = _NEWEST
     if older:
         before = select(transactions.c.seq).where(transactions.c.id == bindparam("b_before"))
@@ -155,7 +155,7 @@ def _newest(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool, older: bo
 _FORMS = tuple(product((False, True), repeat=2))
 _HISTORY, _HISTORY_IDS = (
     {
-        (of_wallet, older): _newest(columns, of_wallet=of_wallet, older=older)
+        (of_wallet, older): _make_page(columns, of_wallet=of_wallet, older=older)
         for of_wallet, older in _FORMS
     }
     for columns in (RECORD, (transactions.c.id,))
@@ -166,7 +166,7 @@ async def history(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[TransactionRecord]:
     """Return the newest records of one wallet or all that are older than the record `before`."""
-    statement, parameters = _page(_HISTORY, wallet_id, limit, before)
+    statement, parameters = _page_query(_HISTORY, wallet_id, limit, before)
     return [record_of(row) for row in await statement.all(connection, parameters)]
 
 
@@ -174,11 +174,11 @@ async def history_ids(
     connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
 ) -> list[str]:
     """Return the ids of the records that `history` returns."""
-    statement, parameters = _page(_HISTORY_IDS, wallet_id, limit, before)
+    statement, parameters = _page_query(_HISTORY_IDS, wallet_id, limit, before)
     return [row[0] for row in await statement.all(connection, parameters)]
 
 
-def _page(
+def _page_query(
     forms: Mapping[tuple[bool, bool], Prepared],
     wallet_id: str | None,
     limit: int,
@@ -280,7 +280,7 @@ async def launched_decimals(connection: AsyncConnection) -> dict[str, int]:
 _OF_A_PLUGIN = text("transactions.plugin IS NOT NULL")
 
 
-async def of_plugin(
+async def by_plugin(
     connection: AsyncConnection, wallet_id: str, plugin: str, request: HistoryRequest
 ) -> list[TransactionRecord]:
     """Return a wallet's newest records that a plugin's distribution requested."""

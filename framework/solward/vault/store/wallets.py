@@ -39,10 +39,10 @@ async def insert_wallet(
     """
     await _INSERT.run(connection, row | {"created_by": principal()})
     after = {"tags": row["tags"], "imported": imported}
-    record_act(connection, EventKind.WALLET_CREATED, _subject(row), after=after)
+    record_act(connection, EventKind.WALLET_CREATED, _wallet_subject(row), after=after)
 
 
-def _subject(row: Fields) -> Fields:
+def _wallet_subject(row: Fields) -> Fields:
     return {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
 
 
@@ -53,7 +53,7 @@ async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | No
 
 
 async def made_by(connection: AsyncConnection, principal: str) -> int:
-    """Count the wallets that a principal created; keep a lock until the transaction ends."""
+    """Count the wallets that a principal created; lock the count until the transaction ends."""
     await lock_exclusive(connection, f"wallets-of:{principal}")
     statement = select(func.count()).where(wallets.c.created_by == principal)
     return int((await connection.execute(statement)).scalar_one())
@@ -81,10 +81,10 @@ _LAST, _BEFORE = Prepared(_NEWEST), Prepared(_NEWEST.where(_PLACE < _OF_ONE))
 
 async def list_wallets(connection: AsyncConnection) -> list[Fields]:
     """Return every wallet without its sealed key, oldest first."""
-    return await _rows(connection, _SHOWN.order_by(wallets.c.created_ms, wallets.c.id))
+    return await _wallet_rows(connection, _SHOWN.order_by(wallets.c.created_ms, wallets.c.id))
 
 
-async def _rows(connection: AsyncConnection, statement: Select[Any]) -> list[Fields]:
+async def _wallet_rows(connection: AsyncConnection, statement: Select[Any]) -> list[Fields]:
     return [dict(row) for row in (await connection.execute(statement)).mappings()]
 
 
@@ -113,7 +113,7 @@ async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[s
     if row is None or list(tags) == row["tags"]:
         return
     before, after = {"tags": row["tags"]}, {"tags": list(tags)}
-    record_act(connection, EventKind.WALLET_CHANGED, _subject(dict(row)), before, after)
+    record_act(connection, EventKind.WALLET_CHANGED, _wallet_subject(dict(row)), before, after)
     await connection.execute(
         update(wallets).where(wallets.c.id == wallet_id).values(tags=list(tags))
     )
@@ -129,7 +129,7 @@ async def wallets_under(
         .order_by(wallets.c.id)
         .limit(limit)
     )
-    return await _rows(connection, statement)
+    return await _wallet_rows(connection, statement)
 
 
 async def rewrap(
@@ -147,7 +147,7 @@ async def rewrap(
 
 async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
     """Return the keystore's versions, newest first."""
-    return await _rows(connection, select(keystore).order_by(keystore.c.kek_version.desc()))
+    return await _wallet_rows(connection, select(keystore).order_by(keystore.c.kek_version.desc()))
 
 
 async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
@@ -155,7 +155,7 @@ async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
     await connection.execute(insert(keystore).values(**fields))
 
 
-async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:
+async def end_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:
     """End a rotation: delete version `old`, and delete its KEK from the `kdf` of version `new`."""
     await connection.execute(delete(keystore).where(keystore.c.kek_version == old))
     await connection.execute(update(keystore).where(keystore.c.kek_version == new).values(kdf=kdf))

@@ -29,7 +29,7 @@ HALF: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class WindowSum:
-    """A sum over one window: units of the asset, and number of transactions."""
+    """The units of an asset and the number of transactions in one window."""
 
     units: int = 0
     transactions: int = 0
@@ -178,7 +178,7 @@ async def grants_that_count(connection: AsyncConnection) -> frozenset[str]:
 
 
 def halves(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """Return the sums `high` and `low` of a column of units; no number of rows overflows them."""
+    """Return the sums `high` and `low` of a column of units; they cannot overflow."""
     high, low = column.op(">>")(literal_column("32")), column.op("&")(literal_column(str(HALF - 1)))
     return func.sum(high).label("high"), func.sum(low).label("low")
 

@@ -36,7 +36,7 @@ from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, Le
 from solward.types.guardrail import Intent, Operation, TransactionEffects
 from solward.types.ledger import Account
 from solward.types.record import TransactionType
-from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.guardrails.comparison import mint_refusals
 from solward.vault.guardrails.effects import analyse
 from solward.vault.guardrails.rules import PAYMENT_TERMS
 from solward.vault.guardrails.simulation import Simulation, inner_from_json
@@ -515,7 +515,7 @@ class Assessor:
             for reason in (
                 [f"{address} is not a mint"]
                 if mint is None
-                else unwelcome(mint, self._regulated_mints)
+                else mint_refusals(mint, self._regulated_mints)
             )
             if address != WRAPPED_SOL_MINT
         ]

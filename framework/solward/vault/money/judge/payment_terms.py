@@ -28,7 +28,7 @@ from solward.types.ledger import Account
 from solward.types.money import COUNTED_MAX
 from solward.types.payment import PaymentMode
 from solward.types.record import TransactionType
-from solward.vault.guardrails.comparison import unwelcome
+from solward.vault.guardrails.comparison import mint_refusals
 from solward.vault.money.request import Draft, Payment
 
 # With these extensions the seller gets less than is sent, or balances are hidden. So they are
@@ -132,7 +132,7 @@ def account_refusals(
     for name in never:
         yield f"mint {mint.address} has {name}, so nothing can be paid with it"
     if not never:
-        yield from unwelcome(mint, regulated)
+        yield from mint_refusals(mint, regulated)
     source = token_account(before.get(payment.source))
     if source is None or source.mint != mint.address:
         yield f"the wallet has no token account of mint {mint.address}"

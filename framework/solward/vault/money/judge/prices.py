@@ -15,7 +15,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.support.clock import now_ms
 from solward.support.tasks import end
 from solward.types.guardrail import SOL
-from solward.vault.grants.dollars import MAX_AGE_MS, AssetPrice, NoPrice, Price, combined, timely
+from solward.vault.grants.dollars import MAX_AGE_MS, AssetPrice, NoPrice, Price, combine, timely
 
 # The time limit for price sources, because a transaction waits for them.
 DEADLINE_S: Final = 2.0
@@ -67,13 +67,13 @@ class Prices:
         max_age_ms: int = MAX_AGE_MS,
         max_spread_bps: int | None = None,
     ) -> None:
-        """Create an empty cache. For `max_age_ms` and `max_spread_bps` see `combined`."""
+        """Create an empty cache. For `max_age_ms` and `max_spread_bps` see `combine`."""
         self._sources = {source.name: source for source in sources}
         if len(self._sources) < len(sources):
             raise ValueError("price sources must have different names")
         self._clock_ms = clock_ms
         self._deadline_s = deadline_s
-        self._combined = partial(combined, max_age_ms=max_age_ms, max_spread_bps=max_spread_bps)
+        self._combined = partial(combine, max_age_ms=max_age_ms, max_spread_bps=max_spread_bps)
         self._max_age_ms = max_age_ms
         self._kept: dict[str, _CachedPrice] = {}
         self._asked: dict[str, asyncio.Task[dict[str, AssetPrice]]] = {}

@@ -184,13 +184,13 @@ class PocketRuns:
         """
         sweepable = {PocketState.OPEN}
         async with self._database.read() as connection:
-            row = await pocket_store.at_address(connection, record.wallet_id, address)
+            row = await pocket_store.by_address(connection, record.wallet_id, address)
         if row is not None and row.state is PocketState.EMPTY and any(await self._contents(row)):
             # A node lied when the pocket was emptied, or somebody has paid into it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
             await spending.lock_wallet(connection, record.wallet_id)
-            row = await pocket_store.at_address(connection, record.wallet_id, address)
+            row = await pocket_store.by_address(connection, record.wallet_id, address)
             if row is None or row.state not in sweepable:
                 raise NotFound("Pocket not found")
             last = None
@@ -198,12 +198,12 @@ class PocketRuns:
                 last = await transaction_store.get(connection, row.transaction_id)
             if last is not None and last.status is TransactionStatus.PENDING:
                 raise InvalidRequest(f"address: pocket {address} is still in use")
-            if (await pocket_store.in_use(connection, record.wallet_id)).asserts:
+            if (await pocket_store.read_in_use(connection, record.wallet_id)).asserts:
                 raise InvalidRequest(
                     "address: a swap of the wallet has not ended, and this return would count as"
                     " its proceeds; ask again once the swap has ended"
                 )
-            await pocket_store.use_again(connection, row, record.id, ())
+            await pocket_store.mark_used_again(connection, row, record.id, ())
             await transaction_store.insert_record(
                 connection, record, action_key=None, owner=self._owner, trace=actor.trace
             )
@@ -461,7 +461,7 @@ class PocketRuns:
         if not further:
             return row
         async with self._database.write() as connection:
-            await pocket_store.use_again(connection, row, record.id, further)
+            await pocket_store.mark_used_again(connection, row, record.id, further)
         return replace(row, mints=(*row.mints, *further))
 
     async def _contents(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:

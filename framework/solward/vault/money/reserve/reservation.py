@@ -170,7 +170,7 @@ async def _apply_payment_rules(
     if payment is None or not judged.is_allowed:
         return judged
     sponsor = payment.fee_payer
-    if sponsor is not None and await recipient_store.keys_of_ours(connection, [sponsor]):
+    if sponsor is not None and await recipient_store.own_addresses(connection, [sponsor]):
         reason = f"the sponsor {sponsor} is a wallet of this service, or a pocket of one"
         return judged.with_refusal(reason, PAYMENT_RULE)
     hold = join_reasons(judged.verdict.hold, await _price_change(connection, question))
@@ -234,7 +234,7 @@ async def _use_pocket(
     """Store the pocket with the reservation, or return why it cannot be used now. The wallet's lock
     makes the checks final. Only one transaction at a time uses a position's pocket."""
     pocket = use.pocket
-    error = _reason_to_wait(use, await pockets.in_use(connection, pocket.wallet_id))
+    error = _reason_to_wait(use, await pockets.read_in_use(connection, pocket.wallet_id))
     if error:
         return error
     known = await _position_pocket(connection, use)
@@ -246,7 +246,7 @@ async def _use_pocket(
             last = await store.get(connection, known.transaction_id)
         if last is not None and last.status is TransactionStatus.PENDING:
             return f"The pocket of position {use.position} is in use; nothing was sent"
-        await pockets.use_again(connection, known, record.id, use.mints)
+        await pockets.mark_used_again(connection, known, record.id, use.mints)
         return None
     if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
         raise PocketTaken
@@ -304,7 +304,7 @@ async def _position_pocket(connection: AsyncConnection, use: PocketUse) -> Pocke
     """Return the pocket of a position if it was used before; None for any other pocket."""
     if use.program is None or use.position is None:
         return None
-    return await pockets.at_position(connection, use.pocket.wallet_id, use.program, use.position)
+    return await pockets.by_position(connection, use.pocket.wallet_id, use.program, use.position)
 
 
 def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:

@@ -284,7 +284,7 @@ class Poller(ABC, Generic[Item]):
         settlements = [item for item in settlements if item.transaction_id not in followed]
         async with self._database.write() as connection:
             if steps:
-                await store.end_steps(connection, steps)
+                await store.store_step_ends(connection, steps)
             stored = await store.settle(connection, settlements) if settlements else {}
         self._hook(Step.SETTLED)
         for settlement in (*(_as_stored(s, stored[s.transaction_id]) for s in settlements), *steps):

@@ -135,7 +135,7 @@ class DraftSigner:
                 named = replace(record, signature=attempt.signature if attempt.names else None)
                 payments.record_handed_over(connection, named, row, reservation.trace)
             if draft.pocket is not None and draft.pocket.leaves:
-                await pockets.open_funded(connection, record.id)
+                await pockets.mark_funded(connection, record.id)
         self._hook(Step.WRITTEN_AHEAD)
         return in_flight(record, attempt, expected_debit(draft.intent, effects), reservation.units)
 
