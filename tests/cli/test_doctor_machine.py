@@ -84,7 +84,7 @@ def test_a_container_that_lets_a_step_fail_is_found_by_trying(
 
     monkeypatch.setattr(seccomp, "refuse_calls", refuse_calls)
     found, advice = lines()["Confinement"]
-    assert found.endswith("the kernel refused a step of it: [Errno 1] Operation not permitted")
+    assert found.endswith("the kernel refused to confine it: [Errno 1] Operation not permitted")
     assert advice == PROFILE
 
 
@@ -103,7 +103,10 @@ def test_another_system_has_no_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = lines(SOLWARD_PLUGINS_UNCONFINED="a-plugin")
     assert shown["Platform"][1] == shown["Plugin hosts"][1] == "run the service on Linux 6.2"
     assert shown["Plugin hosts"][0] == "none on darwin"
-    assert shown["Confinement"][0] == "tested in a child process: needs Linux, this is darwin"
+    assert (
+        shown["Confinement"][0]
+        == "tested in a child process: needs Linux; this machine runs darwin"
+    )
 
 
 def test_who_runs_unconfined_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_key_is_its_users_alone_and_never_printed(tmp_path: Path) -> None:
 def test_a_key_that_others_can_read_signs_nothing(tmp_path: Path, mode: int) -> None:
     create_key(tmp_path / "check.key")
     (tmp_path / "check.key").chmod(mode)
-    with pytest.raises(FolderError, match="must be a file that its user alone can read: chmod 600"):
+    with pytest.raises(FolderError, match="must be a file that only its owner can read: chmod 600"):
         read_key(tmp_path / "check.key")
 
 
@@ -70,7 +70,7 @@ def test_an_error_quotes_nothing_of_a_key_file(tmp_path: Path) -> None:
         file.chmod(0o600)
         with pytest.raises(FolderError) as caught:
             read_key(file)
-        assert str(caught.value) == f"{file} is no key of `solward plugins key`"
+        assert str(caught.value) == f"{file} is not a key made by `solward plugins key`"
 
 
 def test_a_result_says_what_was_signed(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_result_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
         with pytest.raises(FolderError):
             read_result(written(tmp_path / "r.json", bytes(changed)), key.public)
     for odd in (data + b"\n", data[:-1], data.replace(b'":', b'": '), b"", b"[1]", b"[" * 100_000):
-        with pytest.raises(FolderError, match=r"changed after|is no result of"):
+        with pytest.raises(FolderError, match=r"changed after|is not a result of"):
             read_result(written(tmp_path / "r.json", odd), key.public)
 
 
@@ -106,7 +106,7 @@ def test_another_tier_another_key_and_another_format_are_refused(tmp_path: Path)
     posed = theirs.replace(other.public.encode(), key.public.encode())
     with pytest.raises(FolderError, match="was changed after it was signed"):
         read_result(written(tmp_path / "r.json", posed), key.public)
-    with pytest.raises(FolderError, match="must be ed25519: and 64"):
+    with pytest.raises(FolderError, match="must be ed25519: followed by 64"):
         read_result(written(tmp_path / "r.json", theirs), "11111111111111111111111111111111")
 
 
@@ -117,7 +117,7 @@ def test_a_result_of_another_version_says_so(
     monkeypatch.setattr(check_results, "FORMAT", 2)
     file = written(tmp_path / "r.json", signed(SAID, key))
     monkeypatch.undo()
-    with pytest.raises(FolderError, match="has format 2; 1 is known here"):
+    with pytest.raises(FolderError, match="has format 2, not the known 1"):
         read_result(file, key.public)
 
 

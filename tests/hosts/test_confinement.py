@@ -92,7 +92,7 @@ ask("confine", lambda: confine(Confinement(keep_fds=(2, output))))
 ask("not confined", lambda: os.path.isdir("/") and bool(os.listdir("/")))
 """
     assert answers_of(USERS[0], code) == {
-        "confine": "ConfinementUnavailable: a process is confined before its second thread starts",
+        "confine": "ConfinementUnavailable: a process with several threads cannot be confined",
         "not confined": True,
     }
 
@@ -112,9 +112,9 @@ ask("not confined", lambda: bool(os.listdir("/")) and socket.socket().close() is
     ("abi", "reason"),
     [
         (-1, "Landlock is switched off: the kernel's parameter lsm= does not name it"),
-        (-2, "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"),
-        (0, "needs Landlock ABI 3 (Linux 6.2), this kernel or container has none"),
-        (2, "needs Landlock ABI 3 (Linux 6.2), this kernel has ABI 2"),
+        (-2, "a seccomp filter of the container or systemd unit refuses Landlock's system calls"),
+        (0, "needs Landlock ABI 3 (Linux 6.2); this kernel or container has no Landlock"),
+        (2, "needs Landlock ABI 3 (Linux 6.2); this kernel has ABI 2"),
     ],
 )
 def test_an_old_kernel_is_refused_with_the_reason(
@@ -151,7 +151,7 @@ def test_a_filter_that_refuses_landlock_is_named_and_not_taken_for_an_old_kernel
         [sys.executable, "-c", _UNDER_A_FILTER], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    reason = "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"
+    reason = "a seccomp filter of the container or systemd unit refuses Landlock's system calls"
     assert json.loads(done.stdout) == [False, reason]
 
 

@@ -189,7 +189,7 @@ def test_a_module_that_the_service_has_is_refused(
 ) -> None:
     path = wheel(tmp_path, {module: touch(ran)})
     name = module.partition("/")[0].removesuffix(".py")
-    refused(service, home, path, f"brings a module '{name}', which the service has")
+    refused(service, home, path, f"has a module '{name}' that the service has too")
 
 
 @promise("nothing-built-at-install")
@@ -247,26 +247,26 @@ def unpacked(path: Path, folder: Path, **budget: int) -> Tree:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (entry("../outside.py"), "no path below its folder"),
-        (entry("acme/../../outside.py"), "no path below its folder"),
-        (entry("/tmp/outside.py"), "no path below its folder"),
-        (entry("//outside.py"), "no path below its folder"),
-        (entry("./outside.py"), "no path below its folder"),
-        (entry("C:/outside.py"), "no path below its folder"),
-        (entry("..\\outside.py"), "no path below its folder"),
-        (entry("acme\n.py"), "no path below its folder"),
-        (entry("a" * 300), "no path below its folder"),
-        (entry("a/" * 600 + "a"), "no path below its folder"),
-        (entry("acme_tools-1.0.data/purelib/../../../outside.py"), "no path below its folder"),
+        (entry("../outside.py"), "not a path below its folder"),
+        (entry("acme/../../outside.py"), "not a path below its folder"),
+        (entry("/tmp/outside.py"), "not a path below its folder"),
+        (entry("//outside.py"), "not a path below its folder"),
+        (entry("./outside.py"), "not a path below its folder"),
+        (entry("C:/outside.py"), "not a path below its folder"),
+        (entry("..\\outside.py"), "not a path below its folder"),
+        (entry("acme\n.py"), "not a path below its folder"),
+        (entry("a" * 300), "not a path below its folder"),
+        (entry("a/" * 600 + "a"), "not a path below its folder"),
+        (entry("acme_tools-1.0.data/purelib/../../../outside.py"), "not a path below its folder"),
         (entry("link", b"/etc/passwd", mode=LINK), "neither a file nor a folder"),
         (entry("link/", mode=LINK), "neither a file nor a folder"),
         (entry("fifo", mode=stat.S_IFIFO | 0o600), "neither a file nor a folder"),
         (entry("device", mode=stat.S_IFCHR | 0o600), "neither a file nor a folder"),
-        (entry("acme_tools_acme.py", b"other"), "stands in it twice"),
-        (entry("acme_tools_acme.py/"), "stands in it twice"),
+        (entry("acme_tools_acme.py", b"other"), "the wheel contains .* twice"),
+        (entry("acme_tools_acme.py/"), "the wheel contains .* twice"),
         (entry("unrecorded.py"), "its RECORD does not name 'unrecorded.py'"),
-        (entry("other-1.0.dist-info/METADATA"), "must be of acme_tools 1.0 alone"),
-        (entry("other-1.0.data/purelib/x.py"), "must be of acme_tools 1.0 alone"),
+        (entry("other-1.0.dist-info/METADATA"), "must be for acme_tools 1.0"),
+        (entry("other-1.0.data/purelib/x.py"), "must be for acme_tools 1.0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -284,8 +284,8 @@ def test_an_archive_with_more_than_plain_files_is_refused(
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"acme": "x", "acme/b.py": "y"}, "is a file and a folder"),
-        ({"acme/b.py": "y", "acme": "x"}, "is a file and a folder"),
+        ({"acme": "x", "acme/b.py": "y"}, "is both a file and a folder"),
+        ({"acme/b.py": "y", "acme": "x"}, "is both a file and a folder"),
         # Two names of one file: where a folder of data unpacks to, there is one already.
         ({"a.py": "x", "acme_tools-1.0.data/platlib/a.py": "y"}, "another wheel has a 'a.py' too"),
     ],
@@ -325,7 +325,7 @@ def test_a_file_that_says_it_is_smaller_is_refused(tmp_path: Path) -> None:
     sized = struct.pack("<I", len(content))
     assert data.count(sized) == 2
     path.write_bytes(data.replace(sized, struct.pack("<I", 1000)))
-    with pytest.raises(wheels.FolderError, match="is no wheel that can be read"):
+    with pytest.raises(wheels.FolderError, match="is not a readable wheel"):
         unpacked(path, tmp_path / "tree", unpacked_bytes=1 << 20)
     assert sum(each.stat().st_size for each in (tmp_path / "tree").rglob("*")) < 1 << 20
 
@@ -334,14 +334,14 @@ def test_a_file_that_says_it_is_smaller_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (lambda text: text.replace("sha256=", "sha256=A", 1), "is not what its RECORD says"),
-        (lambda text: text.replace("sha256=", "md5=", 1), "is not what its RECORD says"),
+        (lambda text: text.replace("sha256=", "sha256=A", 1), "does not match its RECORD"),
+        (lambda text: text.replace("sha256=", "md5=", 1), "does not match its RECORD"),
         (lambda text: "\n".join(text.splitlines()[1:]), "its RECORD does not name"),
-        (lambda text: f"{text}\n../other.py,sha256=x,1", "which is not in it"),
+        (lambda text: f"{text}\n../other.py,sha256=x,1", "which the wheel lacks"),
         (lambda text: f"{text}\n{text}", "twice"),
         (lambda text: "", "its RECORD does not name"),
-        (lambda text: '"', "is no wheel that can be read"),
-        (lambda text: "acme\n", "no hash of it"),
+        (lambda text: '"', "is not a readable wheel"),
+        (lambda text: "acme\n", "without a hash"),
     ],
 )
 def test_a_record_that_lies_is_refused(
@@ -354,11 +354,14 @@ def test_a_record_that_lies_is_refused(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"file": "other-1.0-py3-none-any.whl"}, "its metadata must be of other 1.0 alone"),
-        ({"file": "acme_tools-1.1-py3-none-any.whl"}, "its metadata must be of acme_tools 1.1"),
-        ({"metadata": "Name: solward\nVersion: 1.0\n"}, "says that it is 'solward'"),
-        ({"metadata": "Name: acme-tools\nVersion: 2.0\n"}, "says that it is 'acme-tools' '2.0'"),
-        ({"metadata": "\n"}, "says that it is 'None'"),
+        ({"file": "other-1.0-py3-none-any.whl"}, "its only metadata must be for other 1.0"),
+        (
+            {"file": "acme_tools-1.1-py3-none-any.whl"},
+            "its only metadata must be for acme_tools 1.1",
+        ),
+        ({"metadata": "Name: solward\nVersion: 1.0\n"}, "its metadata names 'solward'"),
+        ({"metadata": "Name: acme-tools\nVersion: 2.0\n"}, "its metadata names 'acme-tools' '2.0'"),
+        ({"metadata": "\n"}, "its metadata names 'None'"),
         ({"file": "acme_tools.whl"}, "is no wheel: expected NAME-VERSION"),
         ({"file": "-r-1.0-py3-none-any.whl"}, "is no wheel: expected NAME-VERSION"),
     ],
@@ -398,7 +401,7 @@ def test_an_archive_that_programs_read_differently_is_refused(
 @pytest.mark.more
 def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, plugin=None)
-    refused(service, home, path, "is no plugin: it has no entry point of solward.skills, ")
+    refused(service, home, path, "has no plugins: it has no entry point in solward.skills, ")
 
 
 @pytest.mark.more

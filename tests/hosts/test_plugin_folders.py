@@ -114,9 +114,9 @@ def test_a_dependency_that_the_service_lacks_comes_along(home: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("requires", "said"),
     [
-        ("httpx==99.0", "acme-tools needs httpx 99.0, and the service has httpx "),
-        ("solward>=99", "acme-tools needs solward 99.0, and the service has solward "),
-        ("nowhere-to-be-found", "pip could not resolve it: "),
+        ("httpx==99.0", "acme-tools needs httpx 99.0, but the service shares httpx "),
+        ("solward>=99", "acme-tools needs solward 99.0, but the service shares solward "),
+        ("nowhere-to-be-found", "pip failed: "),
     ],
 )
 def test_a_dependency_that_conflicts_is_refused(

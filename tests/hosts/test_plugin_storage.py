@@ -238,7 +238,7 @@ async def test_a_disk_without_room_ends_the_hosts_that_could_fill_it(
         assert await hosted.run("keeps", wallet.id, do="pass") == "done"
         room -= 1
         await gone(hosted)
-        assert "its disk has less than 268435456 bytes left" in await full(
+        assert "the disk of its storage has less than 268435456 bytes free" in await full(
             hosted, "keeps", wallet.id
         )
         room += 1

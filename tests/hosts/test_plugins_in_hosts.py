@@ -387,10 +387,10 @@ async def test_three_faulty_calls_within_a_minute_are_a_problem(
     """
     faulty = {
         "raises": "an unexpected KeyError",
-        "spends": "a request that was refused (read_only)",
-        "keeps_quiet": "a request that was refused (read_only)",
-        "asks": "a request that was refused (no_network)",
-        "sleeps": "a time limit that passed",
+        "spends": "a refused request (read_only)",
+        "keeps_quiet": "a refused request (read_only)",
+        "asks": "a refused request (no_network)",
+        "sleeps": "an exceeded time limit",
         "leaves": "",
     }
     blameless = ("answers", "refuses", "misnames", "seldom")
@@ -434,7 +434,7 @@ async def test_three_faulty_calls_within_a_minute_are_a_problem(
         for each in problems:
             if each.plugin != "leaves":
                 assert each.code == "faulty_calls"
-                assert f"within 60 s, at last because of {faulty[each.plugin]};" in each.detail
+                assert f"within 60 s, the last because of {faulty[each.plugin]};" in each.detail
 
 
 GUARDRAIL = """

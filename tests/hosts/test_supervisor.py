@@ -80,8 +80,8 @@ async def until_ended(host: Host) -> str:
         ("fault", {}, "SIGSEGV ended it"),
         ("spin", {}, "it did not answer for 1 s"),
         ("close_channel", {}, "it closed its channel or was killed"),
-        ("raw_frames", {"hex": "00000003ffffff"}, "it sent what no plugin host sends: "),
-        ("raw_frames", {"hex": "ffffffff"}, "it sent what no plugin host sends: a frame of"),
+        ("raw_frames", {"hex": "00000003ffffff"}, "it broke the channel's protocol: "),
+        ("raw_frames", {"hex": "ffffffff"}, "it broke the channel's protocol: a frame of"),
     ],
     ids=["crash", "exit", "fault", "hang", "no channel", "no frame", "large frame"],
 )
@@ -153,7 +153,7 @@ async def test_a_call_that_goes_on_when_told_to_stop_ends_its_host(hosts: Hosts)
     reason = asyncio.create_task(until_ended(host))
     with pytest.raises(TimeoutError):
         await run_in(host, "ignore", timeout_s=0.1)
-    assert await reason == "a call went on for 1 s after it was told to stop"
+    assert await reason == "a call kept running for 1 s after it was cancelled"
 
 
 async def test_memory_is_limited_twice(hosts: Hosts) -> None:
@@ -254,7 +254,7 @@ async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
         assert not disabled
         await ended(host, "leave")
     assert disabled == [host]
-    text = "it ended 3 times within 60 s, at last because it ended with status 7"
+    text = "it ended 3 times within 60 s, the last time because it ended with status 7"
     assert host.disabled == DisabledTenant(Fault.CRASHES, text)
     with pytest.raises(SkillError, match="is disabled: it ended 3 times") as caught:
         await run_in(host, "tell")
@@ -449,7 +449,7 @@ async def test_a_service_that_ignores_its_childrens_ends_hears_of_hosts(opened: 
     [
         (forking, "_BOOTSTRAP", "raise SystemExit('of no use')", "status 1: of no use"),
         (sys, "executable", "/nowhere/python", "No such file or directory"),
-        (sys, "platform", "plan9", "plugin hosts need Linux; this is plan9"),
+        (sys, "platform", "plan9", "plugin hosts need Linux, not plan9"),
     ],
 )
 async def test_without_a_zygote_each_call_says_why(

@@ -94,7 +94,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     ),
     "a misspelt hook": (
         "bad_hook",
-        "skill_exekute is no hook",
+        "skill_exekute is not a hook",
         evil("skill_execute", "skill_exekute"),
     ),
     "an argument no hook has": (
@@ -127,7 +127,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "skill_spec is without @hookimpl",
         evil("@hookimpl\ndef skill_spec", "def skill_spec"),
     ),
-    "nothing": ("bad_contract", "skill_spec is not there", ""),
+    "nothing": ("bad_contract", "skill_spec is missing", ""),
     "a spec that raises": (
         "bad_contract",
         "RuntimeError: no",
@@ -148,7 +148,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "the same declaration",
         skill_source("evil", extra="import itertools; n = itertools.count(1)", timeout_s="next(n)"),
     ),
-    "another name": ("bad_contract", "names it 'other'", skill_source("other")),
+    "another name": ("bad_contract", "returns the name 'other'", skill_source("other")),
     "no description": ("bad_contract", "description", skill_source("evil", description="' '")),
     "a long description": ("bad_contract", "1024", skill_source("evil", description="'x' * 1025")),
     "a timeout of 0": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="0")),

@@ -143,7 +143,7 @@ async def test_any_other_error_is_logged_and_shown_without_its_text(
 @pytest.mark.parametrize("answer", ["None", "7", "{'a': 1}", "b'text'"])
 async def test_an_answer_that_is_not_text_is_an_error(shelf: Shelf, answer: str) -> None:
     skill = loaded(shelf, f"return {answer}")
-    with capture_logs(), pytest.raises(SkillError, match="did not answer with text"):
+    with capture_logs(), pytest.raises(SkillError, match="did not return text"):
         await run(skill)
 
 

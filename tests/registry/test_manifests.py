@@ -108,7 +108,7 @@ def test_a_site_is_a_host_name_and_nothing_else(site: Any) -> None:
         (Manifest(sites=[SITE]), "manifest.sites must"),  # type: ignore[arg-type]
         (Manifest(sites=SITE), "manifest.sites must"),  # type: ignore[arg-type]
         (Manifest(sites=None), "manifest.sites must"),  # type: ignore[arg-type]
-        (Manifest(sites=(SITE, SITE)), "manifest.sites[1] is there twice"),
+        (Manifest(sites=(SITE, SITE)), "manifest.sites[1] repeats an earlier entry"),
         (Manifest(sites=tuple(f"a{n}.example.com" for n in range(65))), "manifest.sites must"),
         (Manifest(operations=("steal",)), "manifest.operations[0]"),
         (Manifest(operations=(["transfer"],)), "manifest.operations[0]"),  # type: ignore[arg-type]

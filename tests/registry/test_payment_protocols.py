@@ -130,9 +130,9 @@ async def test_a_receipt_that_cannot_be_read_is_none(acme: LoadedPayment) -> Non
 async def test_headers_need_a_proof_that_fits_the_offer(acme: LoadedPayment) -> None:
     (offer,) = whole(await acme.offers(asked("n-1")))
     handed = PaymentProof(PaymentMode.SPONSORED, SPONSOR, wire=b"\x01")
-    with pytest.raises(InvalidRequest, match="mode sponsored is none of the offer's"):
+    with pytest.raises(InvalidRequest, match="mode sponsored is not one of the offer's modes"):
         await acme.headers(offer, handed)
-    with pytest.raises(InvalidRequest, match=r"proof\.signature must be there"):
+    with pytest.raises(InvalidRequest, match=r"proof\.signature must be set"):
         await acme.headers(offer, PaymentProof(PaymentMode.PUSH, SPONSOR, wire=b"\x01"))
 
 
@@ -148,10 +148,10 @@ def test_protocols_stand_in_one_order_whatever_is_installed_first(shelf: Shelf) 
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [
-        ('PaymentSpec("acme")', 'PaymentSpec("other")', "bad_contract", "names it 'other'"),
+        ('PaymentSpec("acme")', 'PaymentSpec("other")', "bad_contract", "returns the name 'other'"),
         ('PaymentSpec("acme")', '"acme"', "bad_contract", "must return a PaymentSpec"),
         ("async def payment_headers", "def payment_headers", "bad_contract", "`async def`"),
-        ("def payment_receipt", "def payment_recept", "bad_hook", "payment_recept is no hook"),
+        ("def payment_receipt", "def payment_recept", "bad_hook", "payment_recept is not a hook"),
         ("offer, proof", "offer, key", "bad_hook", "key"),
     ],
 )

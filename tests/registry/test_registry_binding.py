@@ -211,7 +211,10 @@ def test_a_venue_that_makes_no_swap_is_told_its_two_hooks(shelf: Shelf) -> None:
     shelf.install("dist-v", {"pool": source}, "solward.venues")
     (problem,) = load_registry(entry_points=shelf.entry_points()).problems
     assert problem.code == "bad_contract"
-    assert problem.detail == "venue_instructions or venue_swap must be there: one of them, or both"
+    assert (
+        problem.detail
+        == "venue_instructions or venue_swap must be implemented: one of them, or both"
+    )
 
 
 @promise("venue-names-no-program")

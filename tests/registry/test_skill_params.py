@@ -173,7 +173,7 @@ def test_whatever_is_given_is_either_valid_or_an_invalid_request(params: dict[st
         ({**OK, "amount": Decimal("1e999999999")}, "amount: is a number out of range"),
         ({**OK, "amount": Decimal("1e-999999")}, "amount: is a number out of range"),
         ({**OK, 1: 2}, "parameters: field names must be text"),
-        ({**OK, "to": {1, 2}}, "to: holds a value that is not JSON"),
+        ({**OK, "to": {1, 2}}, "to: contains a value that is not JSON"),
     ],
 )
 def test_what_does_not_fit_is_named_with_what_was_expected(params: object, text: str) -> None:

@@ -252,7 +252,7 @@ def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none_here(*_given: object) -> None:
-        raise OSError("plugin hosts need Linux; this is darwin")
+        raise OSError("plugin hosts need Linux, not darwin")
 
     monkeypatch.setattr("solward.hosts.forking.Zygote", none_here)
     made = run(check(given(IN_HOST, bad.Guardrail)["target"]))

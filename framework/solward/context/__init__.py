@@ -580,5 +580,5 @@ class Lifetime:
         """Raise `SkillError` `call_ended` once the call has ended."""
         if self._ended:
             raise SkillError(
-                "call_ended", "The skill's call has ended; its context can do nothing any more"
+                "call_ended", "The skill's call has ended, so its context can no longer be used"
             )

@@ -84,7 +84,7 @@ _LIMITS_TO_END: Final = 2
 # Accounts that one request to a node may name.
 _ACCOUNTS_A_READ: Final = 100
 
-_TOO_LONG: Final = "a time limit that passed"
+_TOO_LONG: Final = "an exceeded time limit"
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class RunningCall:
     store_calls: CountedCalls = field(
         default_factory=lambda: CountedCalls(
             "too_many_store_calls",
-            "ask its store and history",
+            "use its store and history",
             STORE_CALLS,
             asyncio.Semaphore(_STORE_CALLS_AT_ONCE),
         )
@@ -154,7 +154,7 @@ class RunningCall:
         """Description of the last refused request that no plugin should make; None without one."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.
-        return None if refused is None else f"a request that was refused ({refused.code})"
+        return None if refused is None else f"a refused request ({refused.code})"
 
     def refuse(self, code: str, text: str) -> SkillError:
         """Record a refusal and return it as an error."""
@@ -234,7 +234,7 @@ class Capabilities:
         call = None if cap is None else self._running.get(cap)
         if call is None:
             raise SkillError(
-                "call_ended", "The skill's call has ended; its context can do nothing any more"
+                "call_ended", "The skill's call has ended, so its context can no longer be used"
             )
         return call
 
@@ -362,9 +362,9 @@ class Capabilities:
         calls.begun += count
         if calls.begun > calls.most:
             if calls.begun > _LIMITS_TO_END * calls.most:
-                incoming.channel.end(HostileFrame(f"{calls.code} that go on being refused"))
+                incoming.channel.end(HostileFrame(f"requests continue after {calls.code}"))
             raise self.running_call(incoming.cap).refuse(
-                calls.code, f"A call may {calls.does} {calls.most} times, and has done so"
+                calls.code, f"A call may {calls.does} at most {calls.most} times; this one has"
             )
         async with calls.going_on:
             # The call may have ended while it waited.
@@ -405,9 +405,7 @@ class Capabilities:
         def call_of(incoming: IncomingCall) -> EgressCall:
             call = self.running_call(incoming.cap)
             if call.egress is None:
-                raise call.refuse(
-                    "no_network", "A guardrail judges what it is given, without network"
-                )
+                raise call.refuse("no_network", "A guardrail may make no HTTP requests")
             return call.egress
 
         return egress.handler(call_of)
@@ -495,7 +493,7 @@ class TenantHost:
             raise
         finally:
             if self.host.crashes > crashes:
-                fault = "an end of its plugin host"
+                fault = "the end of its plugin host"
             fault = running.refusal or fault
             if fault is not None:
                 self.on_faulty_call(running.plugin, fault)

@@ -96,7 +96,7 @@ class Zygote:
             OSError: if it cannot be started.
         """
         if sys.platform != "linux":
-            raise OSError(errno.ENOSYS, f"plugin hosts need Linux; this is {sys.platform}")
+            raise OSError(errno.ENOSYS, f"plugin hosts need Linux, not {sys.platform}")
         self._loop = asyncio.get_running_loop()
         first = {
             "source": source_paths(),

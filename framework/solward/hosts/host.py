@@ -28,16 +28,16 @@ from solward.types.errors import ProviderError, SkillError, SolwardError
 ENDED: Final = "plugin_host_ended"
 """The host ended while the call ran, or could not be started."""
 DISABLED: Final = "plugin_host_disabled"
-"""The host ended too often, and is not started again."""
+"""The tenant is disabled, so its host is not started again."""
 STORAGE_FULL: Final = "plugin_storage_full"
-"""Its storage holds more than it may, so the host is not started."""
+"""The host's storage or its disk is too full for the host to be started."""
 BAD_OUTCOME: Final = "bad_outcome"
-"""The plugin answered with what cannot be its answer."""
+"""The plugin returned a value that is not valid for its hook."""
 UNCONFINED: Final = "confinement_unavailable"
-"""This machine cannot confine the host, and the operator did not name it."""
+"""This machine cannot confine the host, and no setting lets it run unconfined."""
 
 STOPPED: Final = "it was stopped"
-"""What callers of a host are told that ended with the service."""
+"""The reason given to callers of a host that ended with the service."""
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CLOCK: Final = os.sysconf("SC_CLK_TCK")
@@ -125,9 +125,9 @@ class Fault(StrEnum):
     """A reason for which a tenant is disabled; each is also the name of a `ProblemCode`."""
 
     CRASHES = "crashes"
-    """It ended too often."""
+    """The tenant's host ended too often."""
     DECLARATION_CHANGED = "declaration_changed"
-    """A later process of it declared something else than the first."""
+    """A later process of the host declared something other than its first process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,13 @@ class HostProcess:
         self.channel = channel
         self.confined = confined
         self.ended: asyncio.Future[str] = loop.create_future()
-        """Why, as soon as that is known; its process may live a moment longer."""
+        """Future of the reason for the end; the process may live a moment longer."""
         self.gone: asyncio.Future[None] = loop.create_future()
-        """Done when the process is."""
+        """Future that is done when the process is gone."""
         self.blameless = False
-        """Whether it ended through no fault of its tenant."""
+        """Whether the process ended through no fault of its tenant."""
         self.started = False
-        """Whether its tenant serves; until then its imports may keep the event loop."""
+        """Whether the tenant has started; until then its imports may block the event loop."""
         self._zygote = zygote
         self._forked = forked
         self._calls = 0
@@ -235,7 +235,7 @@ class HostProcess:
         elif not self.started:
             return
         elif self.channel.unanswered_s > limits.answer_s:
-            self.kill(f"a call went on for {limits.answer_s:g} s after it was told to stop")
+            self.kill(f"a call kept running for {limits.answer_s:g} s after it was cancelled")
         elif self._ping is not None and not self._ping.done():
             # Counted per check, so that a pause of the service itself does not count.
             self._unanswered_s += limits.watch_s
@@ -263,7 +263,7 @@ class HostProcess:
     def _on_closed(self, closed: asyncio.Future[BaseException | None]) -> None:
         error = closed.result()
         if isinstance(error, HostileFrame):
-            self._decide(f"it sent what no plugin host sends: {error}")
+            self._decide(f"it broke the channel's protocol: {error}")
         if error is not None:
             # Without a channel the process is useless, and may still run.
             self._kill()
@@ -328,11 +328,11 @@ class Host:
         self.config = config
         self.handlers = handlers
         self.disabled: DisabledTenant | None = None
-        """Why it is not started any more."""
+        """Why the tenant is not started again; None if it may be."""
         self.noisy = False
-        """Whether it has logged more than anybody reads."""
+        """Whether the host has written `noisy_lines` to its log within a minute."""
         self.crashes = 0
-        """How often its process has ended by its own fault."""
+        """Number of times that the process has ended by its own fault."""
         self._launch = launch
         self._limits = limits
         self._on_fault = on_fault
@@ -426,7 +426,7 @@ class Host:
                 process.check_answer(self._limits.grace_s)
                 raise
             except Unreadable:
-                text = "The plugin answered with what is no such value"
+                text = "The plugin's answer is not valid for its hook"
                 raise _error_of(method, BAD_OUTCOME, text, may_cost=True) from None
             except ChannelClosed:
                 text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
@@ -529,7 +529,7 @@ class Host:
             if same:
                 process.started = True
                 return process
-            reason = "started again, it declared something else than what was loaded"
+            reason = "after a restart, it declared something other than what was loaded"
             process.kill(reason, blameless=True)
             self._disable(DisabledTenant(Fault.DECLARATION_CHANGED, reason))
         reason = await process.reason()
@@ -558,7 +558,7 @@ class Host:
         self.crashes += 1
         most, window_s = self._limits.crashes, self._limits.crash_window_s
         if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
-            text = f"it ended {most} times within {window_s:g} s, at last because {reason}"
+            text = f"it ended {most} times within {window_s:g} s, the last time because {reason}"
             self._disable(DisabledTenant(Fault.CRASHES, text))
 
     def _disable(self, disabled: DisabledTenant) -> None:

@@ -48,7 +48,7 @@ from solward.types.provider import (
 )
 
 Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
-"""The host that takes a call, until the block ends; may have to wait for one."""
+"""Yields the host for one call, until the block ends; may wait until a host is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _as_provider() -> Iterator[None]:
 
 
 NAME: Final = "litellm"
-"""The hosts' name; who runs them where nothing can be confined names it."""
+"""The hosts' name, which SOLWARD_PLUGINS_UNCONFINED must contain to run them unconfined."""
 
 TENANT: Final = "solward.hosts.inside.plugins:models"
 

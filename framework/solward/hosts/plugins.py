@@ -80,7 +80,7 @@ from solward.vault.money.judge.plugin_rules import TIME_LIMIT_S, RuleFailure
 _log = structlog.get_logger(__name__)
 
 SecretOf = Callable[[str], str | None]
-"""The value of a secret by its environment variable, None where it is not set."""
+"""Returns the value of a secret by its environment variable, or None if it is not set."""
 
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
@@ -91,7 +91,7 @@ _QUIET_S: Final = 2 * TIME_LIMIT_S
 # This many calls that fail by the plugin's own fault within this time are a problem.
 _FAULTS: Final = 3
 _FAULT_WINDOW_S: Final = 60.0
-_NOISY: Final = "its plugin host logs more than anybody reads: most of its lines are left out"
+_NOISY: Final = "its plugin host logs too much, so most of its log lines are dropped"
 # Fraction of the time limit of a skill or a protocol after which a cancellation counts as too late;
 # the call of the host begins a little after the limit does.
 _LATE: Final = 0.9
@@ -187,7 +187,7 @@ class PluginHosts:
         often = len(calls.times) == _FAULTS and now - calls.times[0] < _FAULT_WINDOW_S
         if often and not calls.detail:
             calls.detail = shortened(
-                f"{_FAULTS} calls of it failed within {_FAULT_WINDOW_S:g} s, at last because of "
+                f"{_FAULTS} of its calls failed within {_FAULT_WINDOW_S:g} s, the last because of "
                 f"{fault}; it stays loaded"
             )
             self._report(host)
@@ -271,7 +271,7 @@ class PluginHosts:
             specs: tuple[Plugin, ...] = await host.call(methods.SPECS, timeout_s=_SPECS_S)
             answered = [(each.group, each.name) for each in specs]
             if answered != [(each.group, each.name) for each in candidates]:
-                raise HostileFrame("declarations of other plugins than were asked for")
+                raise HostileFrame("its plugin host declared other plugins than requested")
             if kept := self._storage_config(name, candidates, specs):
                 # Only now are the declarations known, and a confined process gets no more rights.
                 await self.hosts.remove(host)
@@ -373,7 +373,7 @@ def _found(
             code = ProblemCode(spec.code) if spec.code in _CODES else ProblemCode.BAD_CONTRACT
             return Rejected(code, spec.detail)
         if not isinstance(spec, DECLARED.get(group, NoneType)):
-            raise broken("its plugin host declared it as something else")
+            raise broken("its plugin host declared it as another kind of plugin")
         if spec is not None and spec.name != candidate.name:
             raise broken(f"it is named {spec.name!r}, but its entry point is {candidate.name!r}")
         if isinstance(spec, ProviderSpec):
@@ -391,7 +391,7 @@ def _found(
     except Exception as error:
         _log.exception("plugin_not_declared", plugin=candidate.name)
         return Rejected(
-            ProblemCode.HOST_FAILED, f"what it declared cannot be read: {type(error).__name__}"
+            ProblemCode.HOST_FAILED, f"its declaration cannot be read: {type(error).__name__}"
         )
 
 

@@ -158,7 +158,7 @@ class Hosts:
             if config.name not in self._unconfined:
                 raise SkillError(
                     UNCONFINED,
-                    f"{config.name} does not run: plugin hosts cannot be confined here ({reason}),"
+                    f"{config.name} does not run: this machine cannot confine it ({reason}),"
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
             _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
@@ -208,7 +208,7 @@ class Hosts:
             return problem
         # A deleted file that is still mapped takes room without a name until the process ends.
         if _room(config.scratch or "") < self._limits.free_bytes:
-            return f"its disk has less than {self._limits.free_bytes} bytes left"
+            return f"the disk of its storage has less than {self._limits.free_bytes} bytes free"
         return None
 
 

@@ -94,11 +94,11 @@ _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
 _SHOWN = ("rule", "walletId", "agentId", "scheduleId", "adminId", "principal", "holdId")
 
 EVENTS: Final = tuple(kind for kind in map(str, _LINES) if kind != EventKind.ALERT_RAISED)
-"""The events to send besides alerts; a schedule's pause only if it paused itself."""
+"""The events to send besides alerts. A schedule's pause is sent only if the service paused it."""
 TEST: Final = "test"
 """The name of the message that `solward alerts test` sends."""
 NAMES: Final = (*EVENTS, *(alert.value for alert in alerts.Alert), alerts.AUDIT_BROKEN)
-"""The names of all events and alerts to send."""
+"""The names of all events and alerts that can be sent."""
 
 # The longest wait of a group with new notes; a group without notes for this long is deleted.
 LONGEST_WAIT_MS = HOUR_MS
@@ -228,9 +228,9 @@ async def send_test(settings: Settings) -> DeliveryResult:
     """
     configured = settings.alert_webhook
     if configured is None:
-        raise ConfigError("set ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET: there is no receiver")
+        raise ConfigError("alerts have no receiver: set ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET")
     now, delivery = now_ms(), str(uuid.uuid4())
-    fields = jsontext.dumps({"detail": "Alerts of this service arrive here"})
+    fields = jsontext.dumps({"detail": "This is a test: alerts arrive here"})
     body = message(
         [Group(TEST, fields, 1, now, now)],
         settings.alert_webhook_format,
@@ -487,7 +487,7 @@ class Watch:
         if not health["healthy"]:
             found.append((Alert.LEDGER_AWAY, f"No RPC node of {health['network']} answers"))
         found += [
-            (Alert.RPC_NODE_AWAY, f"The RPC node {name} does not answer, or is of another cluster")
+            (Alert.RPC_NODE_AWAY, f"The RPC node {name} does not answer, or is in another cluster")
             for name in self.nodes_away()
         ]
         found += [(Alert.PLUGIN_PROBLEM, str(problem)) for problem in self.problems()]
@@ -501,10 +501,10 @@ class Watch:
             workers = await agents.count_workers(connection)
             counts = await agents.count_jobs(connection)
         if running and not workers:
-            return [(Alert.WORKER_MISSING, "Agents are started, and no worker is running")]
+            return [(Alert.WORKER_MISSING, "Agents are started, but no worker is running")]
         if counts.get("stalled"):
             return [
-                (Alert.JOBS_STALLED, "Cycles were given to workers that are gone, and to no other")
+                (Alert.JOBS_STALLED, "Cycles were assigned to dead workers, and to no other worker")
             ]
         return []
 

@@ -64,7 +64,7 @@ _WAITING = "waiting"
 _log = structlog.get_logger(__name__)
 
 Channel = Literal["approvals", "alerts"]
-"""The receiver of a delivery: the receiver of holds, or of alerts."""
+"""The webhook that receives a delivery: the one for holds, or the one for alerts."""
 
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c

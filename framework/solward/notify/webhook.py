@@ -41,9 +41,9 @@ from solward.types.record import Hold
 REFUSALS: Final = {
     "signature": "The decision is not signed for this hold with the webhook's secret",
     "time": f"The decision was signed more than {WINDOW_S} s from now, by the service's clock",
-    "repeated": "This decision came before: sign another one",
+    "repeated": "This decision was already received: sign a new one",
 }
-"""Reason -> the answer to a refused decision."""
+"""The text of the answer to a refused decision, by reason."""
 
 # Events whose names begin with this are sent.
 _KIND = "hold"
@@ -196,7 +196,7 @@ def _read(body: bytes) -> SignedHoldDecision:
     except jsontext.UnfitValue as error:
         raise InvalidRequest(str(error)) from None
     except ValueError as error:
-        said = f"The request body must be valid JSON that says a field once: {error}"
+        said = f"The request body must be valid JSON without repeated fields: {error}"
         raise InvalidRequest(said) from None
     fields = fields if isinstance(fields, dict) else {}
     refuse_unknown(fields, [each.json for each in fields_of(SignedHoldDecision)])

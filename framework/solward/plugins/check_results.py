@@ -100,8 +100,8 @@ class CheckResult:
             raise FolderError(f"{path} cannot be read: {error.strerror}") from None
         if digest != self.wheels[0].sha256:
             raise FolderError(
-                f"{path.name} is not the wheel that was checked: its SHA-256 is {digest}, and"
-                f" {self.wheels[0].file} of the result has {self.wheels[0].sha256}"
+                f"{path.name} is not the wheel that was checked: its SHA-256 is {digest}, but"
+                f" the result has {self.wheels[0].sha256} for {self.wheels[0].file}"
             )
 
     def check_installed(self, one: InstalledDistribution) -> None:
@@ -111,11 +111,11 @@ class CheckResult:
             FolderError: if the files differ.
         """
         if one.name != self.distribution:
-            raise FolderError(f"the result is of {self.distribution}, not of {one.name}")
+            raise FolderError(f"the result is for {self.distribution}, not for {one.name}")
         if tree_digest(one.folder) != self.digest:
             raise FolderError(
-                f"{one.name} {one.version} is not what was checked: its files, or those of what it"
-                f" needs, differ from {self.distribution} {self.version} of the result"
+                f"{one.name} {one.version} is not what was checked: its files or its dependencies"
+                f" differ from those of {self.distribution} {self.version} in the result"
             )
 
 
@@ -149,7 +149,7 @@ def read_key(path: Path) -> CheckKey:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode) or mode & 0o077:
-                raise FolderError(f"{path} must be a file that its user alone can read: chmod 600")
+                raise FolderError(f"{path} must be a file that only its owner can read: chmod 600")
             raw = jsontext.loads(file.read(_MAX_KEY))
         secret = raw["secret"]
         if (raw["kind"], raw["format"]) != (_KIND, FORMAT) or _HEX.fullmatch(secret) is None:
@@ -158,7 +158,7 @@ def read_key(path: Path) -> CheckKey:
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise FolderError(f"{path} is no key of `solward plugins key`") from None
+        raise FolderError(f"{path} is not a key made by `solward plugins key`") from None
 
 
 def signed(result: CheckResult, key: CheckKey) -> bytes:
@@ -179,7 +179,7 @@ def read_result(path: Path, public: str) -> CheckResult:
     """
     match = _PUBLIC.fullmatch(public)
     if match is None:
-        raise FolderError("the key must be ed25519: and 64 hexadecimal digits")
+        raise FolderError("the key must be ed25519: followed by 64 hexadecimal digits")
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_RESULT)
@@ -190,7 +190,7 @@ def read_result(path: Path, public: str) -> CheckResult:
         said, key, signature = raw["result"], raw["key"], bytes.fromhex(raw["signature"])
         same = data == _file({"key": key, "result": said, "signature": signature.hex()})
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise FolderError(f"{path} is no result of `solward plugins check --sign`") from None
+        raise FolderError(f"{path} is not a result of `solward plugins check --sign`") from None
     if key != public:
         raise FolderError(f"{path} is signed by another key: {key!s:.80}")
     message = _DOMAIN + jsontext.dumps(said, canonical=True).encode()
@@ -211,7 +211,7 @@ def _result(said: Any, path: Path) -> CheckResult:
     """Return the signed content, which another version of Solward may have written."""
     try:
         if said["format"] != FORMAT:
-            raise FolderError(f"{path} has format {said['format']!s:.20}; {FORMAT} is known here")
+            raise FolderError(f"{path} has format {said['format']!s:.20}, not the known {FORMAT}")
         wheels = tuple(
             Wheel(each["file"], canonical(said["distribution"]), said["version"], each["sha256"])
             for each in said["wheels"]
@@ -223,5 +223,5 @@ def _result(said: Any, path: Path) -> CheckResult:
         if not wheels or made.to_json() != said:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise FolderError(f"{path} is no result of `solward plugins check --sign`") from None
+        raise FolderError(f"{path} is not a result of `solward plugins check --sign`") from None
     return made

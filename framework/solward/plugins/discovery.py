@@ -67,9 +67,7 @@ class Candidate:
         )
 
 
-_NOT_INSTALLED = (
-    "SOLWARD_PLUGINS names it, and no distribution of this name that has plugins is installed"
-)
+_NOT_INSTALLED = "SOLWARD_PLUGINS names it, but no installed distribution of this name has plugins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ class Place:
             return None
         if self.runs:
             return f"the service runs its {', '.join(self.runs)} at each start"
-        return "it can replace what the service imports"
+        return "it can replace modules that the service imports"
 
 
 def is_allowed(distribution: str, allow: Iterable[str]) -> bool:
@@ -222,8 +220,8 @@ def _of_folders(
             continue
         if one.name in taken:
             detail = (
-                "it is installed in the service's environment too, which is what runs; remove one"
-                f" of them (pip uninstall {one.name}, or solward plugins remove {one.name})"
+                "it is also installed in the service's environment, which is used; remove one"
+                f" of the two (pip uninstall {one.name}, or solward plugins remove {one.name})"
             )
             problems += [each.problem(ProblemCode.NAME_CONFLICT, detail) for each in candidates]
             continue

@@ -71,7 +71,7 @@ class Manager(pluggy.PluginManager):
     def register(self, plugin: Any, name: str | None = None) -> str | None:
         """Register a plugin; raise `SealedError` if sealed, or an error of pluggy."""
         if self._sealed:
-            raise SealedError("plugins are registered before the first caller is bound")
+            raise SealedError("plugins must be registered before the manager is sealed")
         return super().register(plugin, name)
 
     def seal(self) -> None:
@@ -82,7 +82,7 @@ class Manager(pluggy.PluginManager):
     def bind(self, hook: str, plugin: Any) -> Callable[..., Any]:
         """Return a caller of `hook` that runs `plugin` alone."""
         if not self._sealed:
-            raise SealedError("callers are bound after the last registration")
+            raise SealedError("callers can be bound only after the manager is sealed")
         others = [other for other in self.get_plugins() if other is not plugin]
         return self.subset_hook_caller(hook, others)
 
@@ -112,7 +112,7 @@ def register(
         detail = _wrong_argument(group, plugin) or described(error)
         raise Rejected(ProblemCode.BAD_HOOK, detail) from error
     except ValueError as error:
-        detail = "another entry point is this very module; one module is one plugin"
+        detail = "another entry point names the same module; a module is one plugin"
         raise Rejected(ProblemCode.BAD_HOOK, detail) from error
     except BaseException as error:
         if interrupts and isinstance(error, KeyboardInterrupt):
@@ -161,7 +161,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
             hook = caller.name
             if not caller.has_spec():
                 known = ", ".join(hooks_of(group))
-                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
+                raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook; {group} has {known}")
             if hook not in hooks_of(group):
                 raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
             if implementation.wrapper or implementation.hookwrapper:
@@ -173,7 +173,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
         if hook not in found:
             if hook not in HOOKS[group] and not hasattr(plugin, hook):
                 continue
-            marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
+            marked = "without @hookimpl" if hasattr(plugin, hook) else "missing"
             raise broken(f"{hook} is {marked}")
         _check_function(hook, found[hook])
     if group == VENUES:
@@ -183,7 +183,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
 def check_venue_hooks(found: Collection[str]) -> None:
     """Raise `Rejected` if a venue has no hook that makes a swap."""
     if not set(found) & set(OPTIONAL[VENUES]):
-        raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
+        raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be implemented: one of them, or both")
 
 
 def _check_function(hook: str, function: Callable[..., Any]) -> None:
@@ -196,7 +196,7 @@ def _check_function(hook: str, function: Callable[..., Any]) -> None:
         raise broken(f"{hook} must be defined with `{'async ' if must_be_async else ''}def`")
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
-            raise broken(f"{hook} must not give {name} a default: it would never be passed")
+            raise broken(f"{hook} must not give {name} a default: pluggy would not pass it")
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
             raise broken(f"{hook} must name its arguments: {inspect.signature(specification)}")
 
@@ -220,7 +220,7 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
     if not pure:
         raise broken(f"{hook} must return the same declaration each time")
     if spec.name != name:
-        raise broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
+        raise broken(f"{hook} returns the name {spec.name!r}, but its entry point is {name!r}")
     # A message would turn these wrong types into the right ones, so they are checked here.
     if isinstance(spec, SkillSpec):
         if not isinstance(spec.effects, Effects):

@@ -151,7 +151,7 @@ async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillCo
     if not isinstance(outcome, str):
         name = skill.spec.name
         _log.error("skill_outcome_not_text", skill=name, type=type(outcome).__name__)
-        raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
+        raise SkillError("bad_outcome", f"Skill {name!r} did not return text")
     return outcome
 
 

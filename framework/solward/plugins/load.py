@@ -147,7 +147,7 @@ def load_registry(
     """
     given = None if entry_points is None else candidates_of(entry_points)
     candidates, problems, places = survey(allow, given, _folders(home))
-    detail = "it stands in a folder of its own, and only plugin hosts import from there"
+    detail = "it is installed in its own folder, from which only plugin hosts import"
     problems += [
         each.problem(ProblemCode.NEEDS_HOST, detail)
         for each in candidates
@@ -283,7 +283,7 @@ def _attempt(work: Callable[[], Any]) -> Any:
         return rejected
     except Exception as error:
         # A third party's declaration may have values that no check expects; only its plugin fails.
-        return Rejected(ProblemCode.BAD_CONTRACT, f"it cannot be read: {described(error)}")
+        return Rejected(ProblemCode.BAD_CONTRACT, f"the plugin cannot be read: {described(error)}")
 
 
 def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugin:
@@ -445,7 +445,7 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
     if more := Terms.from_spec(spec).wider_than(accepted):
         raise Rejected(
             ProblemCode.NOT_ACCEPTED,
-            f"it asks for what was not accepted when it was installed: {'; '.join(more)}",
+            f"it needs more than was accepted at its installation: {'; '.join(more)}",
         )
 
 
@@ -511,7 +511,7 @@ def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
         built_in: whether it may name Solward's own variables.
     """
     if spec.name == BEST_VENUE:
-        raise broken(f"name must not be {BEST_VENUE!r}, which SWAP_VENUE says of the best offer")
+        raise broken(f"name must not be {BEST_VENUE!r}, which SWAP_VENUE uses for the best offer")
     if not built_in:
         _check_variables(spec)
         pools = spec.pools_env
@@ -523,7 +523,7 @@ def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
     if spec.manifest is None:
         for field in ("secret_env", "base_url_env", "base_url"):
             if not built_in and getattr(spec, field) is not None:
-                raise broken(f"{field} must be None without a manifest: then there is no network")
+                raise broken(f"{field} must be None: without a manifest there is no network")
     if spec.base_url is None or spec.manifest is None:
         return
     try:
@@ -567,7 +567,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
         _check_variable(f"{at}.env", secret.env)
         if isinstance(spec, ProviderSpec) and secret.env != spec.secret_env:
             raise broken(
-                f"{at}.env must be the secret_env, {spec.secret_env}: a provider is given no other"
+                f"{at}.env must be the secret_env, {spec.secret_env}: a provider gets no other"
             )
         if not isinstance(secret.site, str) or secret.site not in manifest.sites:
             raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
@@ -576,7 +576,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
     key = None if isinstance(spec, SkillSpec) else spec.secret_env
     if key is not None and all(each.env != key for each in manifest.secrets):
         raise broken(
-            f"manifest.secrets must name {key}, the secret_env, and the site that gets it where no"
+            f"manifest.secrets must name {key}, the secret_env, and the site that gets it if no"
             " address is configured"
         )
     if not isinstance(spec, SkillSpec):
@@ -594,13 +594,13 @@ def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
     if values is None and field in ("operations", "assets"):
         return
     if not isinstance(values, tuple) or len(values) > MAX_DECLARED:
-        raise broken(f"manifest.{field} must be a tuple of at most {MAX_DECLARED}")
+        raise broken(f"manifest.{field} must be a tuple of at most {MAX_DECLARED} entries")
     for at, value in enumerate(values):
         name = f"manifest.{field}[{at}]"
         yield name, value
         # Compared after the check, because a value of another type may equal anything.
         if value in values[:at]:
-            raise broken(f"{name} is there twice")
+            raise broken(f"{name} repeats an earlier entry")
 
 
 def _shown(value: object) -> str:
@@ -625,7 +625,7 @@ def _check_variable(
     if address and not variable.endswith(ADDRESS_ENDINGS):
         raise broken(f"{field} must not be {variable}: an address's name ends in {endings}")
     if not address and allowed_for_providers(variable, address=True):
-        raise broken(f"{field} must not be {variable}: what ends in {endings} is an address")
+        raise broken(f"{field} must not be {variable}: {endings} end an address's name")
     raise broken(f"{field} must not be {variable}, which is Solward's own")
 
 

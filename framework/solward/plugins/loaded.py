@@ -60,9 +60,9 @@ HookCall = Callable[..., Any]
 EMPTY_CONTEXT = ProviderContext()
 
 PROTOCOL_TIME_LIMIT_S = 5.0
-"""For one hook of a payment protocol, which is a pure function of what a seller answered."""
+"""Time limit of one hook of a payment protocol, a pure function of a seller's answer."""
 PROTOCOL_FAILED = "payment_protocol"
-"""Code of the `SkillError` of a payment protocol that failed."""
+"""Code of the `SkillError` that reports a failed payment protocol."""
 
 _log = structlog.get_logger(__name__)
 

@@ -145,7 +145,7 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
         return {name: exact(item, name[:60], depth + 1) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [exact(item, path, depth + 1) for item in value]
-    raise InvalidRequest(f"{path}: holds a value that is not JSON")
+    raise InvalidRequest(f"{path}: contains a value that is not JSON")
 
 
 def fill(value: Any, schema: Mapping[str, Any]) -> Any:

@@ -23,15 +23,15 @@ from solward.types.payment import (
 )
 
 MAX_OFFERS: Final = 32
-"""Of one answer; a wallet pays one."""
+"""Maximum number of offers in one answer, of which a wallet pays one."""
 MAX_SPLITS: Final = 8
-"""As MPP has it; each is a transfer of the same transaction."""
+"""Maximum number of splits (as in MPP), each a transfer in the same transaction."""
 MAX_MEMO_BYTES: Final = 566
-"""As the memo program takes them."""
+"""Maximum size of a memo that the memo program accepts."""
 MAX_RAW_BYTES: Final = 32 << 10
 MAX_HEADERS: Final = 8
 MAX_HEADER_BYTES: Final = 16 << 10
-"""Of all headers together: many servers take no more."""
+"""Maximum size of all headers together: many servers accept no more."""
 _MAX_TEXT: Final = 8_192
 _MAX_REASON: Final = 500
 # Milliseconds until the year 9999, the last that every calendar can show.
@@ -87,17 +87,17 @@ SAMPLES: Final[Mapping[PaymentMode, PaymentProof]] = MappingProxyType(
         for mode in PaymentMode
     }
 )
-"""Of each mode a proof that is as long as any, which pays nothing."""
+"""For each mode, a proof of maximum length that pays nothing."""
 
 
 def check_proof(offer: PaymentOffer, proof: PaymentProof) -> None:
     """Raise `InvalidRequest` if the offer lacks the proof's mode, or the proof lacks its value."""
     if proof.mode not in offer.modes:
-        raise InvalidRequest(f"proof.mode {proof.mode.value} is none of the offer's")
+        raise InvalidRequest(f"proof.mode {proof.mode.value} is not one of the offer's modes")
     shown = proof.signature if proof.mode is PaymentMode.PUSH else proof.wire
     if not shown:
         field = "signature" if proof.mode is PaymentMode.PUSH else "wire"
-        raise InvalidRequest(f"proof.{field} must be there in the mode {proof.mode.value}")
+        raise InvalidRequest(f"proof.{field} must be set in the mode {proof.mode.value}")
 
 
 def checked_headers(found: object) -> dict[str, str]:
@@ -107,22 +107,22 @@ def checked_headers(found: object) -> dict[str, str]:
         InvalidRequest: if one is not valid or would change where a request goes; names it.
     """
     if not isinstance(found, Mapping) or not 0 < len(found) <= MAX_HEADERS:
-        raise InvalidRequest(f"headers must be a mapping of 1 to {MAX_HEADERS}")
+        raise InvalidRequest(f"headers must be a mapping of 1 to {MAX_HEADERS} entries")
     made: dict[str, str] = {}
     for name, value in found.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise InvalidRequest("headers must have names like Payment-Signature")
         if name.lower() in _REFUSED_HEADERS or name.lower().startswith("proxy-"):
-            raise InvalidRequest(f"headers must not have {name}")
+            raise InvalidRequest(f"headers must not contain {name}")
         if not isinstance(value, str) or not value or value != value.strip() or not is_plain(value):
             raise InvalidRequest(f"header {name} must be printable ASCII")
         made[str.__str__(name)] = str.__str__(value)
     if len({name.lower() for name in made}) != len(made):
-        raise InvalidRequest("headers must have each name once")
+        raise InvalidRequest("headers must not repeat a name")
     size = sum(len(name) + len(value) for name, value in made.items())
     if size > MAX_HEADER_BYTES:
         raise InvalidRequest(
-            f"headers must have at most {MAX_HEADER_BYTES} bytes together, not {size}"
+            f"headers must have at most {MAX_HEADER_BYTES} bytes in total, not {size}"
         )
     return made
 
@@ -166,14 +166,14 @@ def _offer(at: str, offer: object) -> PaymentOffer:
     known = isinstance(modes, tuple) and all(isinstance(each, PaymentMode) for each in modes)
     must(known and 0 < len(set(modes)) == len(modes), "modes", "PaymentModes, each once")
     sponsored = PaymentMode.SPONSORED in modes
-    must((offer.fee_payer is not None) == sponsored, "fee_payer", "there where modes has SPONSORED")
+    must((offer.fee_payer is not None) == sponsored, "fee_payer", "set with SPONSORED, else None")
     if offer.fee_payer is not None:
         must(is_address(offer.fee_payer), "fee_payer", "a base58 address of 32 bytes")
     if offer.memo is not None:
         fits = 0 < _utf8_bytes(offer.memo) <= MAX_MEMO_BYTES
         must(fits, "memo", f"text of 1 to {MAX_MEMO_BYTES} bytes, or None")
     flags = isinstance(offer.nonce_memo, bool) and not (offer.nonce_memo and offer.memo is not None)
-    must(flags, "nonce_memo", "a bool, and False where there is a memo")
+    must(flags, "nonce_memo", "a bool, and False if memo is set")
     must(isinstance(offer.opens_accounts, bool), "opens_accounts", "a bool")
     _check_splits(at, offer)
     must(offer.decimals is None or _within(offer.decimals, 0, 255), "decimals", "0 to 255, or None")
@@ -202,7 +202,7 @@ def _check_splits(at: str, offer: PaymentOffer) -> None:
         if not _within(split.units, 1, MAX_UNITS):
             raise InvalidRequest(f"{at}.splits[{number}].units must be 1 to {MAX_UNITS}")
     if sum(split.units for split in splits) >= offer.units:
-        raise InvalidRequest(f"{at}.splits must leave something of units for pay_to")
+        raise InvalidRequest(f"{at}.splits must be less than units in total")
 
 
 def _raw(at: str, raw: object) -> Mapping[str, Any]:

@@ -37,11 +37,11 @@ _DATA = {"default", "examples", "enum", "const"}
 # jsonschema checks `multipleOf` with floats, in which 0.3 is not a multiple of 0.1.
 _FORBIDDEN = {
     "multipleOf": "cannot be checked exactly",
-    "$id": "would give references another base",
+    "$id": "is not supported: it changes the base of references",
     "$anchor": "is not supported; use #/$defs/NAME",
     "$dynamicRef": "is not supported; use #/$defs/NAME",
     "$dynamicAnchor": "is not supported; use #/$defs/NAME",
-    "$schema": "may only stand at the top: the whole schema is of one dialect",
+    "$schema": "is allowed only at the top: the whole schema has one dialect",
     "unevaluatedItems": "is not supported; use items",
     "unevaluatedProperties": "is not supported; use additionalProperties: false",
 }
@@ -117,9 +117,9 @@ def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
     """
     plain = _storable(examples, "examples")
     if len(jsontext.dumps(plain)) > _MAX_EXAMPLES:
-        raise _bad("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB together")
+        raise _bad("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB in total")
     if _values(plain) * _values(schema) > _MAX_WORK:
-        raise _bad("examples", "have too many values for so large a schema")
+        raise _bad("examples", "have too many values for a schema of this size")
 
 
 def _storable(value: object, path: str) -> Any:
@@ -154,13 +154,13 @@ def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
             if key in {"pattern", "patternProperties"}:
                 raise _bad(
                     at,
-                    "is not allowed: a pattern can take for ever on some text; use enum, minLength"
+                    "is not allowed: a pattern can run forever on some text; use enum, minLength"
                     " and maxLength, and check it in the skill (raise InvalidRequest)",
                 )
             if key == "uniqueItems" and item is not False:
                 most = node.get("maxItems")
                 if type(most) is not int or most > _MAX_UNIQUE:
-                    raise _bad(at, f"needs maxItems of at most {_MAX_UNIQUE} beside it")
+                    raise _bad(at, f"needs maxItems of at most {_MAX_UNIQUE} with it")
             if key not in _DATA:
                 _check_cheap(item, at, names=key in _MAPS)
     elif isinstance(node, list):
@@ -227,7 +227,7 @@ class _Walk:
         if "default" in found and not self._trusted:
             self._work += _values(found["default"]) * _values(found)
             if self._work > _MAX_WORK:
-                raise _bad(f"{path}/default", "is one of too many values for so large a schema")
+                raise _bad(f"{path}/default", "is one default too many for a schema of this size")
         if "default" in found and not Parameters(found).accepts(found["default"]):
             raise _bad(f"{path}/default", "does not fit its own schema")
         return found
@@ -250,7 +250,7 @@ class _Walk:
         if "array" not in kinds_of(node) and not node.keys() & {"items", "prefixItems"}:
             return
         if "items" not in node:
-            raise _bad(path, "an array must say what its items are")
+            raise _bad(path, "an array must have items")
         if node["items"] is not False:
             node["items"] = self.value(node["items"], f"{path}/items", depth + 1)
         if "prefixItems" in node:
@@ -266,7 +266,7 @@ class _Walk:
             raise _bad(f"{path}/$ref", "must refer to a schema of this document, #/$defs/NAME")
         beside = {key: value for key, value in node.items() if key != "$ref"}
         if beside.keys() - _ANNOTATIONS - {"$defs"}:
-            raise _bad(path, "only a description or a default may stand beside $ref")
+            raise _bad(path, "only annotations such as description may accompany $ref")
         return target | beside
 
 
@@ -289,9 +289,9 @@ def _bad(path: str, text: str) -> Rejected:
 SECRET: Final = "secret"  # noqa: S105 - a keyword, not a secret
 """The keyword that makes a property a secret."""
 MIN_SECRET: Final = 8
-"""Least characters of a secret: what is shorter cannot be told from ordinary words in a log."""
+"""Minimum characters of a secret: in a log, a shorter one could be an ordinary word."""
 MAX_SECRET: Final = 4_096
-"""Most characters of a secret whose schema names no fewer."""
+"""Maximum characters of a secret, unless its schema has a lower maximum."""
 # Characters of an unknown name that an error shows.
 _SHOWN: Final = 64
 # The only keywords of a secret's schema: errors of others could tell something about the value.
@@ -328,9 +328,9 @@ class SkillSettings:
         for name, each in dict(declared.get("properties", {})).items():
             if isinstance(each, Mapping) and SECRET in each:
                 if each[SECRET] is not True or each.get("type") != "string":
-                    raise _bad("settings", f"{name}: secret must be true, of a string")
+                    raise _bad("settings", f"{name}: secret must be true, and type must be string")
                 if beyond := sorted(each.keys() - _OF_A_SECRET):
-                    raise _bad("settings", f"{name}: a secret has no {beyond[0]}")
+                    raise _bad("settings", f"{name}: a secret must not have {beyond[0]}")
                 secrets.add(name)
                 each = {key: value for key, value in each.items() if key != SECRET}
             properties[name] = each
@@ -410,12 +410,12 @@ class SkillSettings:
         missing = [name for name in self.schema.get("required", ()) if name not in given]
         for code, names, why in (
             ("settings_missing", missing, "are not set"),
-            ("settings_invalid", wrong, "do not fit what it declares now"),
+            ("settings_invalid", wrong, "do not fit the skill's declaration"),
         ):
             if names:
                 raise SkillError(
                     code,
-                    f"Settings of {skill} {why}: {', '.join(names)}; the operator sets them by"
+                    f"Settings of {skill} {why}: {', '.join(names)}; the operator sets them with"
                     f" `solward plugins settings set {skill} NAME`",
                 )
         return self._whole.validate(known)

@@ -114,7 +114,7 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
     if reason := _lacking(known):
         raise ConfinementUnavailable(reason)
     if _threads() != 1:
-        raise ConfinementUnavailable("a process is confined before its second thread starts")
+        raise ConfinementUnavailable("a process with several threads cannot be confined")
     try:
         separate(confinement)
         _close_descriptors(confinement.keep_fds)
@@ -130,7 +130,7 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
         )
         seccomp.refuse_calls()
     except (OSError, ValueError) as error:
-        raise ConfinementUnavailable(f"the kernel refused a step of it: {error}") from error
+        raise ConfinementUnavailable(f"the kernel refused to confine it: {error}") from error
 
 
 def separate(confinement: Confinement) -> None:
@@ -154,16 +154,16 @@ def available() -> Availability:
 
 def _lacking(abi: int) -> str:
     if sys.platform != "linux":
-        return f"needs Linux, this is {sys.platform}"
+        return f"needs Linux; this machine runs {sys.platform}"
     if not seccomp.supported():
-        return f"needs x86-64 or aarch64 of 64 bits, this is {os.uname().machine}"
+        return f"needs 64-bit x86-64 or aarch64; this machine is {os.uname().machine}"
     if abi == landlock.FILTERED:
-        return "a seccomp filter, of a container or a systemd unit, refuses Landlock's calls"
+        return "a seccomp filter of the container or systemd unit refuses Landlock's system calls"
     if abi == landlock.SWITCHED_OFF:
         return "Landlock is switched off: the kernel's parameter lsm= does not name it"
     if abi < landlock.MINIMUM_ABI:
-        was = f"this kernel has ABI {abi}" if abi else "this kernel or container has none"
-        return f"needs Landlock ABI {landlock.MINIMUM_ABI} (Linux 6.2), {was}"
+        was = f"this kernel has ABI {abi}" if abi else "this kernel or container has no Landlock"
+        return f"needs Landlock ABI {landlock.MINIMUM_ABI} (Linux 6.2); {was}"
     return ""
 
 

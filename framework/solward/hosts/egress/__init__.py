@@ -123,7 +123,7 @@ class EgressCall:
             SkillError: `call_ended` or `too_many_requests`.
         """
         if self.ended:
-            raise SkillError("call_ended", "The call that this request is for has ended")
+            raise SkillError("call_ended", "The plugin call that made this request has ended")
         self.requests += 1
         task = asyncio.current_task()
         assert task is not None
@@ -174,7 +174,7 @@ class Egress:
             request: HttpRequest = incoming.request
             call = call_of(incoming)
             if call.requests >= self._limits.refused:
-                incoming.channel.end(HostileFrame("requests of a call that go on being refused"))
+                incoming.channel.end(HostileFrame("requests continue after too_many_requests"))
             made = self.request(call, request, incoming.uploads())
             async with aclosing(made) as pieces:
                 async for piece in pieces:
@@ -198,7 +198,7 @@ class Egress:
                 if call.requests > self._limits.requests:
                     raise SkillError(
                         "too_many_requests",
-                        f"A call may make {self._limits.requests} requests, and has made them",
+                        f"A call may make at most {self._limits.requests} requests; this one has",
                     )
                 target = site_of(call.manifest, request.url, call.configured)
                 site = str(target.site)

@@ -61,12 +61,12 @@ LIMITS: Final = Limits()
 
 
 def request_too_large(most: int) -> SkillError:
-    return SkillError("too_large", f"The request's body is more than {most} bytes")
+    return SkillError("too_large", f"The request's body is larger than {most} bytes")
 
 
 def answer_too_large(site: Site, limits: Limits) -> SkillError:
     return SkillError(
-        "too_large", f"The answer of {site} is more than {limits.response_bytes} bytes"
+        "too_large", f"The answer of {site} is larger than {limits.response_bytes} bytes"
     )
 
 
@@ -124,7 +124,7 @@ class AnswerReading:
         if self.received >= limits.head_bytes:
             raise SkillError(
                 "too_large",
-                f"{self.site} sent more than {limits.head_bytes} bytes before its answer began",
+                f"{self.site} sent more than {limits.head_bytes} bytes before its headers ended",
             )
         if self.received:
             # Most heads are complete after the first read. Later reads may hold many interim heads,
@@ -139,14 +139,14 @@ _SMALLEST_HEAD: Final = 32
 current_reading: Final[ContextVar[AnswerReading | None]] = ContextVar(
     "egress_reading", default=None
 )
-"""The answer that the running task reads; its connection counts bytes there."""
+"""The answer that the running task reads; the connection counts received bytes in it."""
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Iterable[str]]]
-"""A name and a port -> the addresses of the name. Raises OSError."""
+"""Resolves a name and a port to the name's addresses. Raises OSError."""
 Dial = Callable[[str, int, float | None], Awaitable[httpcore.AsyncNetworkStream]]
-"""Connect to a checked address and port within seconds. Raises httpcore's exceptions."""
+"""Connects to a checked address and port within seconds. Raises httpcore's exceptions."""
 
 
 def _networks(listed: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
@@ -211,8 +211,8 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
         if not allowed:
             raise SkillError(
                 "address_refused",
-                f"{host} has no address that plugins may call: private networks and this machine"
-                " are only for addresses that the operator configured",
+                f"{host} has no address that plugins may call. In private networks and on this"
+                " machine, they may call only what the operator configured",
             )
         failure: Exception = httpcore.ConnectError()
         for address in allowed[:_TRIES]:

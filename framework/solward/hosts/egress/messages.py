@@ -100,7 +100,7 @@ def outgoing_request(
     for name, value in request.headers:
         size += len(name) + len(value)
         if not _TOKEN.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
-            raise _bad("A header has characters that HTTP does not allow, or is too long")
+            raise _bad("A header contains characters that HTTP does not allow, or is too long")
         lower = name.lower()
         if lower == b"content-length":
             lengths.append(value)
@@ -115,7 +115,7 @@ def outgoing_request(
             headers.append((name, filled))
     if size > limits.header_bytes:
         raise SkillError(
-            "too_large", f"The headers are more than {limits.header_bytes} bytes together"
+            "too_large", f"The headers together are larger than {limits.header_bytes} bytes"
         )
     if is_plain:
         headers.append((b"Accept-Encoding", b"identity"))
@@ -174,7 +174,7 @@ async def bounded_body(
     if length is None and sent > most:
         raise request_too_large(most)
     if length is not None and sent != length:
-        raise _bad(f"The request's body is not of {length} bytes, as its headers say")
+        raise _bad(f"The request's body does not have the {length} bytes of its Content-Length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ async def waiting(until: float) -> AsyncIterator[None]:
         async with asyncio.timeout_at(until):
             yield
     except TimeoutError:
-        raise SkillError("http_read_timeout", "There was no whole answer in time") from None
+        raise SkillError("http_read_timeout", "The answer was not complete in time") from None
     except Exception as error:
         for code, (name, text) in HTTP_FAILURES.items():
             if isinstance(error, getattr(httpcore, name) | getattr(httpx, name)):
@@ -206,8 +206,8 @@ async def waiting(until: float) -> AsyncIterator[None]:
 def _tls_failure(error: Exception) -> str | None:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return "The site's certificate is not valid for it"
-    return "There was no TLS connection" if isinstance(cause, ssl.SSLError) else None
+        return "The site's certificate could not be verified"
+    return "The TLS connection failed" if isinstance(cause, ssl.SSLError) else None
 
 
 def answer_head(
@@ -235,18 +235,18 @@ def answer_head(
         if is_encoded and (patterns or not limits.encoded):
             raise SkillError(
                 "encoded_answer",
-                f"{site} answered in an encoding that was not asked for, in which neither a"
-                " secret nor its length would be seen",
+                f"{site} sent an encoded answer that was not requested: secrets in it and its"
+                " decoded size cannot be checked",
             )
         headers.append((screened(name), screened(value)))
         longest = max(len(headers[-1][0]) * 64, len(headers[-1][1]))
         size += sum(map(len, headers[-1]))
         if size > limits.header_bytes or longest > 16 << 10 or len(headers) > 128:
             raise SkillError(
-                "too_large", f"{site} answered with more headers than a plugin host takes"
+                "too_large", f"{site} answered with more headers than a plugin host accepts"
             )
     if not 200 <= answer.status <= 599:
-        raise SkillError("http_remote_protocol_error", "What the site answered is not HTTP")
+        raise SkillError("http_remote_protocol_error", "The answer is not valid HTTP")
     return HttpHead(
         answer.status,
         tuple(headers),
@@ -283,7 +283,7 @@ def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> 
             secret = each.value.encode("utf-8", "replace")
             if not HEADER_VALUE.fullmatch(secret) or secret != secret.strip():
                 raise SkillError(
-                    "secret_unusable", f"{each.env} has characters that no header can carry"
+                    "secret_unusable", f"{each.env} has characters that no header may contain"
                 )
             value = value.replace(each.placeholder.encode(), secret)
     return value

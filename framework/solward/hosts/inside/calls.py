@@ -104,7 +104,7 @@ class RemoteCalls:
         self.lifetime.check()
         build = self._builds.get(number)
         if build is None:
-            raise InvalidRequest("no pocket of this number is asked for")
+            raise InvalidRequest("the call has no pocket with this number")
         with running(self._call):
             made = await build(address)
         if isinstance(made, bytes | bytearray | memoryview):
@@ -212,7 +212,7 @@ class CurrentChannel:
         return _RUNNING.get().channel.stream(*given, **options)
 
 
-_NO_SOCKETS: Final = "A plugin host has no sockets: the service makes its requests"
+_NO_SOCKETS: Final = "The service makes the HTTP requests of a plugin host"
 
 
 class RequestRefused(SkillError, httpx.TransportError):
@@ -274,20 +274,20 @@ def _replace(kind: type, **members: Any) -> None:
 def _new_transport(_self: object, *_: object, **options: Any) -> None:
     for option in ("proxy", "uds", "cert"):
         if options.get(option) is not None:
-            raise RequestRefused("bad_http_request", f"{_NO_SOCKETS}, and takes no {option}")
+            raise RequestRefused("bad_http_request", f"{_NO_SOCKETS} and does not support {option}")
 
 
 def _refuse_sync(_self: httpx.HTTPTransport, request: httpx.Request) -> NoReturn:
     raise RequestRefused(
         "sync_http",
-        f"{_NO_SOCKETS}, asynchronously alone: use context.http or httpx.AsyncClient",
+        f"{_NO_SOCKETS}, only asynchronously: use context.http or httpx.AsyncClient",
         request,
     )
 
 
 async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -> httpx.Response:
     if cap is None:
-        raise RequestRefused("call_ended", "No call is running that this request is for", request)
+        raise RequestRefused("call_ended", "HTTP requests need a running call", request)
     assert isinstance(request.stream, httpx.AsyncByteStream)
     url, timeouts = request.url, request.extensions.get("timeout", {})
     head = HttpRequest(
@@ -304,7 +304,7 @@ async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -
         with _failures(request):
             first = await anext(pieces, None)
         if not isinstance(first, HttpHead):
-            raise httpx.RemoteProtocolError("There was no answer", request=request)
+            raise httpx.RemoteProtocolError("The service sent no answer", request=request)
     except BaseException:
         await pieces.aclose()
         raise

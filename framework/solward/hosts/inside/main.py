@@ -39,15 +39,15 @@ from solward.hosts.wire.methods import START
 from solward.types.errors import SkillError
 
 EXIT_UNCONFINED = os.EX_CONFIG
-"""The status of a host that could not confine itself."""
+"""The exit status of a host that could not confine itself."""
 MAX_PACKET = 64 * 1024
-"""Bytes of a message between service and zygote."""
+"""Maximum size in bytes of a message between the service and the zygote."""
 SESSION = "/proc/self/autogroup"
-"""What this process's session gets of scarce processors (sched(7)); not on every kernel."""
+"""File with the nice value of this process's session (sched(7)); missing on some kernels."""
 
 LONG_TURN_NS = 10_000_000
-"""Longer than the turn of a process that asks for none, 0.7 to 2.8 ms (the scheduler's
-`base_slice_ns`), and not so long that a host waits noticeably for another's."""
+"""Longer than the scheduler's default turn, 0.7 to 2.8 ms (`base_slice_ns`), and too short for a
+host to wait noticeably for the turn of another host."""
 
 _TRIES = 5
 _BETWEEN_S = 0.1
@@ -124,7 +124,7 @@ class Setup:
 
 
 Tenant = Callable[[Setup], Mapping[str, Handler]]
-"""Makes the handlers by method name, inside the confined host and its running event loop."""
+"""Returns the handlers by method name, inside the confined host and its running event loop."""
 
 
 def tenant_named(place: str) -> Tenant:

@@ -75,7 +75,7 @@ P = ParamSpec("P")
 Kind = TypeVar("Kind", bound="Plugins")
 
 ENTRY_POINTS = "entry_points"
-"""The option that names the plugins: JSON of `[group, name, value]`s."""
+"""The option that names the plugins, as a JSON list of `[group, name, value]`."""
 
 # Types of the answers of venues' and payment protocols' hooks, by method.
 _OF_VENUES: Mapping[str, Any] = {
@@ -209,8 +209,8 @@ class Plugins:
             del self._calls[call.cap]
             await context.aclose()
         if not isinstance(outcome, str):
-            _log.error("skill %s answered with %s", name, type(outcome).__name__)
-            raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
+            _log.error("skill %s returned %s", name, type(outcome).__name__)
+            raise SkillError("bad_outcome", f"Skill {name!r} did not return text")
         return str.__str__(outcome)
 
     async def pocket_build(self, incoming: IncomingCall) -> BuiltTransaction:
@@ -302,7 +302,7 @@ class Plugins:
         for named, module in zip(self._named, self._modules, strict=True):
             if (named.group, named.name) == (group, name) and hasattr(module, hook):
                 return self._manager.bind(hook, module)
-        raise SkillError("no_such_plugin", f"No plugin {name!r} with {hook} runs here")
+        raise SkillError("no_such_plugin", f"This host has no plugin {name!r} with {hook}")
 
 
 def _running(incoming: IncomingCall) -> CallInHost:
@@ -340,5 +340,5 @@ def _hook_of(method: str) -> str:
 def _of_type(value: Any, kind: Any, hook: str) -> Any:
     if not isinstance(value, kind):
         wanted = getattr(kind, "__name__", kind)
-        raise TypeError(f"{hook} must answer with {wanted}, not {type(value).__name__}")
+        raise TypeError(f"{hook} must return {wanted}, not {type(value).__name__}")
     return value

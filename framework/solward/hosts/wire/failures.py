@@ -25,13 +25,13 @@ HTTP_FAILURES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "http_connect_timeout": ("ConnectTimeout", "The site could not be reached in time"),
         "http_read_timeout": ("ReadTimeout", "The site did not answer in time"),
-        "http_write_timeout": ("WriteTimeout", "The site did not take the request in time"),
-        "http_pool_timeout": ("PoolTimeout", "There was no connection in time"),
+        "http_write_timeout": ("WriteTimeout", "The request could not be sent in time"),
+        "http_pool_timeout": ("PoolTimeout", "No connection was free in time"),
         "http_connect_error": ("ConnectError", "The site could not be reached"),
-        "http_read_error": ("ReadError", "The connection ended before the answer did"),
+        "http_read_error": ("ReadError", "The connection ended before the answer was complete"),
         "http_write_error": ("WriteError", "The connection ended before the request was sent"),
-        "http_local_protocol_error": ("LocalProtocolError", "The request is not what HTTP allows"),
-        "http_remote_protocol_error": ("RemoteProtocolError", "What the site answered is not HTTP"),
+        "http_local_protocol_error": ("LocalProtocolError", "The request is not valid HTTP"),
+        "http_remote_protocol_error": ("RemoteProtocolError", "The answer is not valid HTTP"),
     }
 )
 

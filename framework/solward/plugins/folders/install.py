@@ -149,15 +149,15 @@ def gather(target: str, into: Path) -> FetchedWheels:
         key = canonical(file_name(path.name).name)
         expected = _sha256(items.get(key, {}))
         if key not in items or key in files:
-            raise FolderError(f"pip fetched {path.name}, which was not asked for")
+            raise FolderError(f"pip fetched {path.name}, which was not requested")
         with path.open("rb") as file:
             if expected not in (None, hashlib.file_digest(file, "sha256").hexdigest()):
                 raise FolderError(
-                    f"{path.name} is not the file that was resolved: its hash differs"
+                    f"{path.name} is not the file that pip resolved: its hash differs"
                 )
         files[key] = path
     if missing := items.keys() - files.keys():
-        raise FolderError(f"pip fetched no wheel of {', '.join(sorted(missing))}")
+        raise FolderError(f"pip fetched no wheel for {', '.join(sorted(missing))}")
     return FetchedWheels(name, (files.pop(name), *files.values()))
 
 
@@ -179,11 +179,11 @@ def _resolved(
         version = item["metadata"]["version"]
         if key in have:
             raise FolderError(
-                f"{name} needs {key} {version}, and the service has {key} {have[key]}, which its"
-                f" plugins share; look for a version of {name} that takes it"
+                f"{name} needs {key} {version}, but the service shares {key} {have[key]} with"
+                f" its plugins; look for a version of {name} that accepts {have[key]}"
             )
         if item.get("is_direct") and key != name:
-            raise FolderError(f"{name} needs {key} from an address of its own; that is refused")
+            raise FolderError(f"{name} needs {key} from a URL, which is not allowed")
     if name not in found:
         raise FolderError(f"pip found no {name} for {target}")
     return found
@@ -231,18 +231,18 @@ def run_pip(arguments: Sequence[str], folder: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise FolderError(f"pip was not done after {_PIP_S} s") from None
+        raise FolderError(f"pip did not finish within {_PIP_S} s") from None
     if done.returncode != 0:
         said = " ".join(done.stdout.decode(errors="replace").split())
         if "No module named pip" in said:
             raise FolderError(
                 "the service's environment has no pip: add it with `python -m ensurepip`"
             )
-        raise FolderError(f"pip could not resolve it: …{said[-_MAX_SAID:]}")
+        raise FolderError(f"pip failed: …{said[-_MAX_SAID:]}")
 
 
 Declare = Callable[[InstalledDistribution], Mapping[str, Terms]]
-"""Reads the needs of a folder's plugins, by `group:name`, without importing them here."""
+"""Returns the needs of a folder's plugins by `group:name`; this process does not import them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,10 +306,10 @@ def install(
         name = target_name(target)
         before = layout.read(home, name)
         if upgrade and before is None:
-            raise FolderError(f"{name} is not installed; install it with plugins install")
+            raise FolderError(f"{name} is not installed; use `solward plugins install`")
         if before is not None and not upgrade:
             raise FolderError(
-                f"{name} {before.version} is installed; change it with plugins upgrade"
+                f"{name} {before.version} is already installed; use `solward plugins upgrade`"
             )
         found = gather(target, wheels)
         tree = Tree(unpacked)
@@ -324,7 +324,7 @@ def install(
         new = replace(new, plugins=_plugins(new))
         if not new.plugins:
             raise FolderError(
-                f"{found.name} {version} is no plugin: it has no entry point of {', '.join(GROUPS)}"
+                f"{found.name} {version} has no plugins: no entry point in {', '.join(GROUPS)}"
             )
         had = {} if before is None else before.accepted
         new = replace(new, accepted=had if declare is None else declare(new))
@@ -354,7 +354,7 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
     with layout.changing(home):
         own = canonical(name)
         if not layout.is_name(own):
-            raise FolderError(f"{name!r} is no distribution's name")
+            raise FolderError(f"{name!r} is not a distribution's name")
         kept = storage_folder(home, own) if purge else None
         keeps = kept is not None and kept.is_dir()
         if lost or layout.read(home, own) is not None:

@@ -156,7 +156,7 @@ def tree_digest(folder: Path) -> str:
             path = os.path.relpath(file, folder)
             whole.update(f"{digest} {len(os.fsencode(path))} ".encode() + os.fsencode(path))
         if any(os.path.islink(os.path.join(place, each)) for each in folders):
-            raise ValueError(f"{place} holds a link to a folder")
+            raise ValueError(f"{place} contains a link to a folder")
     return whole.hexdigest()
 
 
@@ -263,9 +263,9 @@ def read(home: Path, name: str) -> InstalledDistribution | None:
         with path.open("rb") as file:
             raw = jsontext.loads(file.read(_MAX_RECORD))
         if raw["format"] != FORMAT or raw["name"] != name:
-            raise ValueError("another format, or another distribution's")
+            raise ValueError("its format or name differs")
         if _FOLDER.fullmatch(raw["folder"]) is None:
-            raise ValueError("its folder")
+            raise ValueError("its folder has no valid name")
         return InstalledDistribution(
             name,
             raw["version"],
@@ -283,7 +283,7 @@ def read(home: Path, name: str) -> InstalledDistribution | None:
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FolderError(f"{path} is no record of an installation ({error})") from None
+        raise FolderError(f"{path} is not a valid record of an installation ({error})") from None
 
 
 def write(home: Path, one: InstalledDistribution) -> None:
@@ -345,7 +345,7 @@ def changing(home: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FolderError(
-                "Another command changes the installed plugins; wait for it"
+                "Another command is changing the installed plugins; try again later"
             ) from None
         _discard_unfinished(root)
         staging = Path(tempfile.mkdtemp(dir=root, prefix=_STAGING))

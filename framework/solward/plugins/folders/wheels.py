@@ -99,7 +99,7 @@ class Tree:
             zipfile.BadZipFile, zlib.error, csv.Error, EOFError, NotImplementedError, RuntimeError,
             ValueError, struct.error,
         ) as error:  # fmt: skip
-            raise FolderError(f"{path.name} is no wheel that can be read: {error}") from None
+            raise FolderError(f"{path.name} is not a readable wheel: {error}") from None
         return Wheel(path.name, canonical(named.name), named.version, sha256)
 
     def _unpack(self, archive: zipfile.ZipFile, wheel: str, named: WheelName) -> None:
@@ -120,9 +120,9 @@ class Tree:
             else:
                 algorithm, _, expected = record.pop(name).partition("=")
                 if algorithm not in _HASHES or digest[algorithm] != expected:
-                    raise FolderError(f"{wheel}: {name!r} is not what its RECORD says")
+                    raise FolderError(f"{wheel}: {name!r} does not match its RECORD")
         if record:
-            raise FolderError(f"{wheel}: its RECORD names {min(record)!r}, which is not in it")
+            raise FolderError(f"{wheel}: its RECORD names {min(record)!r}, which the wheel lacks")
 
     def _one(
         self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: str, data: str
@@ -142,7 +142,7 @@ class Tree:
         if path is not None:
             before = self._files.setdefault(path, hashes["sha256"].hexdigest())
             if before != hashes["sha256"].hexdigest():
-                raise FolderError(f"{wheel}: another wheel has a {path!r} too")
+                raise FolderError(f"{wheel}: another wheel has a different {path!r}")
         return {
             name: base64.urlsafe_b64encode(each.digest()).rstrip(b"=").decode()
             for name, each in hashes.items()
@@ -153,7 +153,7 @@ class Tree:
             return None
         parents = [path[:end] for end, mark in enumerate(path) if mark == "/"]
         if path in self._folders or any(parent in self._files for parent in parents):
-            raise FolderError(f"{wheel}: {path!r} is a file and a folder")
+            raise FolderError(f"{wheel}: {path!r} is both a file and a folder")
         self._folders.update(parents)
         target = self.root / path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,8 +200,8 @@ def check_modules(tree: Tree, distribution: str) -> None:
         # A namespace package has no origin, and several distributions may share it.
         if name in sys.stdlib_module_names or (found is not None and found.origin is not None):
             raise FolderError(
-                f"{distribution} brings a module {name!r}, which the service has: it cannot take"
-                " its place"
+                f"{distribution} has a module {name!r} that the service has too: the service's own"
+                " module would be imported"
             )
 
 
@@ -235,15 +235,15 @@ def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
             or any(part in ("", ".", "..") or len(part.encode()) > _MAX_PART for part in parts)
             or ":" in parts[0]
         ):
-            raise FolderError(f"{wheel}: {name[:200]!r} is no path below its folder")
+            raise FolderError(f"{wheel}: {name[:200]!r} is not a path below its folder")
         if name.rstrip("/") in seen:
-            raise FolderError(f"{wheel}: {name!r} stands in it twice")
+            raise FolderError(f"{wheel}: the wheel contains {name!r} twice")
         seen.add(name.rstrip("/"))
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFDIR if info.is_dir() else stat.S_IFREG):
             raise FolderError(f"{wheel}: {name!r} is neither a file nor a folder")
         if info.flag_bits & _ENCRYPTED or info.compress_type not in _PLAIN:
-            raise FolderError(f"{wheel}: {name!r} is encrypted, or packed in an unusual way")
+            raise FolderError(f"{wheel}: {name!r} is encrypted, or compressed by an unknown method")
         if not info.is_dir():
             yield info
 
@@ -256,16 +256,16 @@ def _metadata(
     found = sorted(top for top in tops if top.endswith((".dist-info", ".data")))
     own = [top for top in found if top.endswith(".dist-info")]
     if len(own) != 1 or any(not _same(top.rpartition(".")[0], named) for top in found):
-        raise FolderError(f"{wheel}: its metadata must be of {named.name} {named.version} alone")
+        raise FolderError(f"{wheel}: its only metadata must be for {named.name} {named.version}")
     header = BytesHeaderParser().parsebytes(_text(archive, f"{own[0]}/METADATA", wheel))
     if not _same(f"{header['Name']}-{header['Version']}", named):
         raise FolderError(
-            f"{wheel} says that it is {str(header['Name'])[:100]!r}"
+            f"{wheel}: its metadata names {str(header['Name'])[:100]!r}"
             f" {str(header['Version'])[:100]!r}"
         )
     version = BytesHeaderParser().parsebytes(_text(archive, f"{own[0]}/WHEEL", wheel))
     if not str(version["Wheel-Version"]).startswith("1."):
-        raise FolderError(f"{wheel} is a wheel of a format that is not known")
+        raise FolderError(f"{wheel} has an unknown wheel format")
     return own[0], own[0].removesuffix(".dist-info") + ".data"
 
 
@@ -285,7 +285,7 @@ def _record(archive: zipfile.ZipFile, folder: str, wheel: str) -> dict[str, str]
             continue
         if len(row) != 3 or row[0] in found:
             raise FolderError(
-                f"{wheel}: its RECORD has {str(row[0])[:100]!r} twice, or no hash of it"
+                f"{wheel}: its RECORD has {str(row[0])[:100]!r} twice or without a hash"
             )
         found[row[0]] = row[1]
     return found
