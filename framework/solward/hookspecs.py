@@ -78,7 +78,7 @@ def provider_spec() -> ProviderSpec:
 async def provider_complete(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> Completion:
-    """Answer one completion: text, tool calls, or both.
+    """Return one completion: text, tool calls, or both.
 
     Args:
         options: valid by the declared schema, defaults applied.
@@ -94,7 +94,7 @@ async def provider_complete(
 async def provider_stream(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> AsyncIterator[str | Usage]:
-    """Answer streamed, as an async generator of text pieces, for chats. Optional.
+    """Yield the answer to a chat in pieces of text (an async generator). Optional.
 
     The last piece may be a `Usage`. Chats run no tool calls, so none are streamed.
 
@@ -138,7 +138,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_instructions(
     quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
 ) -> SwapInstructions:
-    """Make a quote's swap as one instruction, which Solward compiles into its own transaction.
+    """Return the swap of a quote as one instruction, which Solward puts into its transaction.
 
     A venue implements this hook or `venue_swap`, or both.
 
@@ -146,8 +146,8 @@ async def venue_instructions(
         taker: the key that signs the swap and owns its input account: a fresh key without funds,
             never the wallet. An instruction with another signer is refused.
         destination: the token account that receives the output; for SOL a wrapped SOL account.
-        max_accounts: most accounts the swap should name, None for the venue's own choice; lower
-            where the transaction was too large before.
+        max_accounts: maximum number of accounts that the swap should name, None for the venue's
+            own choice; lower if the transaction was too large before.
 
     Raises:
         SkillError: `funds_first`: it wants a taker that holds what it sells, and is asked again.
@@ -159,7 +159,7 @@ async def venue_instructions(
 
 @hookspec(firstresult=True)
 async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-    """Make the transaction of a quote, complete but for the signature of `wallet` (base58).
+    """Return the transaction of a quote, complete except for the signature of `wallet` (base58).
 
     The engine simulates the bytes and blocks them if they do more than the quote declares.
 
@@ -192,8 +192,8 @@ async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer | InvalidR
 
 @hookspec(firstresult=True)
 async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
-    """Return the headers that show the payment when the request is made again. Pure: equal
-    arguments give equal headers, since a payment is shown again after a crash.
+    """Return the headers that prove the payment when the request is repeated. Pure: equal
+    arguments give equal headers, because the proof is sent again after a crash.
 
     Args:
         offer: one of `payment_offers`; `raw` is as it was.
@@ -213,9 +213,9 @@ async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentRec
 
 @hookspec(firstresult=True)
 def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | Hold | None:
-    """Refuse a transaction by returning a reason, or let a person decide by `Hold`; None allows it.
+    """Return a reason to refuse the transaction, a `Hold` to ask a person, or None to allow it.
 
-    Runs after every built-in rule, with copies, and can allow nothing that another refuses: raising
-    refuses as well, and so does taking longer than 5 s. Pure; others wait while one is judged.
+    Runs after every built-in rule, with copies, and cannot allow what another refuses. Raising, or
+    taking longer than 5 s, also refuses. Pure; other transactions wait for the answer.
     """
     raise NotImplementedError

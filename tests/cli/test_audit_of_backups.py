@@ -10,7 +10,7 @@ import pytest
 from tests.promises import promise
 from tests.support.cli import PASSPHRASE, TWICE, home_with_wallets, solward
 
-from solward.plugins.folders.storage import empty
+from solward.plugins.folders.storage import empty_folder
 
 ONCE = f"{PASSPHRASE}\n"
 
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
 def _shallow(tmp_path: Path) -> Iterator[None]:
     """What is too deep for pytest to delete is deleted here."""
     yield
-    empty(tmp_path / "home" / "storage")
+    empty_folder(tmp_path / "home" / "storage")
 
 
 def fill(folder: Path, depth: int, name: str, files: int) -> None:

@@ -52,7 +52,9 @@ SITE = skill_source("acme", manifest="__import__('solward').Manifest(sites=('a.e
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With three wallets, and a distribution in a folder of its own."""
     # pip takes a second, and has nothing to find.
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr(
+        "solward.plugins.folders.install._checked_report", lambda *_: {"acme-tools": {}}
+    )
     home_with_wallets(tmp_path / "home")
     accepted = {"solward.skills:acme": Terms(Manifest(sites=("a.example.com",)))}
     install(
@@ -221,7 +223,9 @@ def test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restore must not be a way past a rule: without its bytes nothing is paid."""
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"careful": {}})
+    monkeypatch.setattr(
+        "solward.plugins.folders.install._checked_report", lambda *_: {"careful": {}}
+    )
     rule = wheel(tmp_path, name="careful", plugin="picky", group="solward.guardrails", source=PICKY)
     install(home, str(rule), accept=lambda _proposal: True)
 

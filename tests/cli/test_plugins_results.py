@@ -13,7 +13,13 @@ from tests.support.plugins import skill_source, wheel
 
 from solward.hosts.forking import Zygote
 from solward.plugins import check_results
-from solward.plugins.check_results import CheckResult, create_key, read_key, read_result, signed
+from solward.plugins.check_results import (
+    CheckResult,
+    create_key,
+    read_key,
+    read_result,
+    sign_result,
+)
 from solward.plugins.folders.layout import Wheel
 from solward.support import jsontext
 from solward.testing.conformance import TIERS, check_path_or_name
@@ -75,14 +81,14 @@ def test_an_error_quotes_nothing_of_a_key_file(tmp_path: Path) -> None:
 
 def test_a_result_says_what_was_signed(tmp_path: Path) -> None:
     key = create_key(tmp_path / "check.key")
-    file = written(tmp_path / "r.json", signed(SAID, key))
+    file = written(tmp_path / "r.json", sign_result(SAID, key))
     assert read_result(file, key.public) == SAID
 
 
 @promise("changed-result-refused")
 def test_a_result_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
     key = create_key(tmp_path / "check.key")
-    data = signed(SAID, key)
+    data = sign_result(SAID, key)
     for at in range(len(data)):
         changed = bytearray(data)
         changed[at] ^= 1
@@ -96,10 +102,10 @@ def test_a_result_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
 @promise("changed-result-refused")
 def test_another_tier_another_key_and_another_format_are_refused(tmp_path: Path) -> None:
     key, other = create_key(tmp_path / "check.key"), create_key(tmp_path / "other.key")
-    better = signed(SAID, key).replace(b'"gold"', b'"platinum"')
+    better = sign_result(SAID, key).replace(b'"gold"', b'"platinum"')
     with pytest.raises(FolderError, match="was changed after it was signed"):
         read_result(written(tmp_path / "r.json", better), key.public)
-    theirs = signed(replace(SAID, tier="platinum"), other)
+    theirs = sign_result(replace(SAID, tier="platinum"), other)
     with pytest.raises(FolderError, match=f"is signed by another key: {other.public}"):
         read_result(written(tmp_path / "r.json", theirs), key.public)
     # With the name of the right key beside the signature of another.
@@ -115,7 +121,7 @@ def test_a_result_of_another_version_says_so(
 ) -> None:
     key = create_key(tmp_path / "check.key")
     monkeypatch.setattr(check_results, "FORMAT", 2)
-    file = written(tmp_path / "r.json", signed(SAID, key))
+    file = written(tmp_path / "r.json", sign_result(SAID, key))
     monkeypatch.undo()
     with pytest.raises(FolderError, match="has format 2, not the known 1"):
         read_result(file, key.public)
@@ -126,7 +132,7 @@ def test_a_signature_is_of_nothing_that_a_wallet_signs(tmp_path: Path) -> None:
     from solders.signature import Signature
 
     key = create_key(tmp_path / "check.key")
-    raw = jsontext.loads(signed(SAID, key))
+    raw = jsontext.loads(sign_result(SAID, key))
     public = Pubkey(bytes.fromhex(key.public.removeprefix("ed25519:")))
     signature = Signature(bytes.fromhex(raw["signature"]))
     plain = jsontext.dumps(raw["result"], canonical=True).encode()

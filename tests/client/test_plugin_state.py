@@ -140,7 +140,7 @@ async def test_a_distribution_is_purged_once_nothing_of_it_is_loaded(
     assert len(await state.entries(wallets[0].id, "keeper")) == 1
 
     loaded = api.service.live.registry
-    api.service.live.registry = loaded.without({"keeper"})
+    api.service.live.registry = loaded.without_distributions({"keeper"})
     purged = await state.purge(plugin="Keeper")
     assert purged.raw == {"plugin": "keeper", "entries": 2, "settings": 2}
     purged = await state.purge(plugin="keeper")

@@ -38,7 +38,7 @@ _LIBC.syscall.restype = ctypes.c_long
 
 def _numbers() -> Iterator[tuple[str, int]]:
     column = 2 if os.uname().machine == "aarch64" else 1
-    tables = (seccomp._NUMBERS, seccomp._ABSENT, seccomp._UNSUPPORTED, *seccomp._checked(0))
+    tables = (seccomp._NUMBERS, seccomp._ABSENT, seccomp._UNSUPPORTED, *seccomp._argument_checks(0))
     for entry in ",".join(tables).replace("\n", ",").split(","):
         words = entry.split()
         if words and words[column] != "-":
@@ -46,7 +46,7 @@ def _numbers() -> Iterator[tuple[str, int]]:
 
 
 NUMBERS = dict(_numbers())
-CHECKED = {entry.split()[0] for entry in seccomp._checked(0)}  # allowed with some arguments
+CHECKED = {entry.split()[0] for entry in seccomp._argument_checks(0)}  # allowed with some arguments
 
 
 def call(name: str, *arguments: int | bytes | ctypes.Array[Any]) -> int:

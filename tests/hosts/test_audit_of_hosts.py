@@ -23,7 +23,7 @@ from solward.context import OperationRequest
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.egress import Egress
 from solward.hosts.host import Host
-from solward.hosts.plugins import _Plugin
+from solward.hosts.plugins import _HostedPlugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
 from solward.types.errors import GuardrailBlocked, InvalidRequest, SkillError
@@ -128,13 +128,15 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
     nothing = Manifest(operations=())
     for method in requests:
         assert await refused(method, b"ended") == "call_ended"
-        with capabilities.given(RunningCall("rule")) as cap:
+        with capabilities.capability_for(RunningCall("rule")) as cap:
             assert await refused(method, cap) == "not_a_skill"
         if method == "op.quote":
             continue
-        with capabilities.given(RunningCall("reads", skill)) as cap:
+        with capabilities.capability_for(RunningCall("reads", skill)) as cap:
             assert await refused(method, cap) == "read_only"
-        with capabilities.given(RunningCall("pays", skill, nothing, effects=Effects.SPEND)) as cap:
+        with capabilities.capability_for(
+            RunningCall("pays", skill, nothing, effects=Effects.SPEND)
+        ) as cap:
             assert await refused(method, cap) == "operation_not_declared"
 
 
@@ -188,8 +190,8 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
         async with httpx.AsyncClient(base_url=url, headers={"x-api-key": "operator's"}) as client:
             host: Any = SimpleNamespace(connections="dist-v")
             spec = VenueSpec("mirror", manifest=Manifest())
-            plugin = _Plugin(host, "mirror", spec, lambda _env: None)
-            running, _ = plugin._venue(VenueContext(client))
+            plugin = _HostedPlugin(host, "mirror", spec, lambda _env: None)
+            running, _ = plugin._venue_call(VenueContext(client))
             capabilities, egress = Capabilities(), Egress()
             handler: Any = capabilities.handlers(egress)["http.request"]
 
@@ -202,7 +204,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
                 incoming = SimpleNamespace(cap=cap, request=asked, uploads=nothing)
                 return cast(AsyncGenerator[Any, None], handler(incoming))
 
-            with capabilities.given(running) as cap:
+            with capabilities.capability_for(running) as cap:
                 with pytest.raises(SkillError) as caught:
                     await anext(request(cap, "TRACE", "/"))
                 assert caught.value.code == "bad_http_request"
@@ -320,7 +322,7 @@ async def test_eight_reads_of_a_call_go_on_at_a_time() -> None:
     capabilities = Capabilities()
     accounts: Any = capabilities.handlers(Egress())["ledger.accounts"]
     call = RunningCall("evil", cast(Any, SimpleNamespace(ledger=Ledger())))
-    with capabilities.given(call) as cap:
+    with capabilities.capability_for(call) as cap:
         asked = {"addresses": tuple(map(str, range(1_001)))}
         incoming = SimpleNamespace(cap=cap, method="ledger.accounts", request=asked)
         reads = [asyncio.create_task(accounts(incoming)) for _ in range(100)]

@@ -147,9 +147,9 @@ async def test_declarations_of_many_plugins_do_not_keep_the_event_loop(
             turns += 1
             await asyncio.sleep(0)
 
-    checked = load.checked
-    monkeypatch.setattr(load, "checked", lambda *each: (time.sleep(0.001), checked(*each))[1])
+    checked = load.check_plugins
+    monkeypatch.setattr(load, "check_plugins", lambda *each: (time.sleep(0.001), checked(*each))[1])
     task = asyncio.create_task(others())
-    assert len(await load.loaded(candidates, Source(), None)) == 50
+    assert len(await load.load_plugins(candidates, Source(), None)) == 50
     task.cancel()
     assert turns >= 50

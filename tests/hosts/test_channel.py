@@ -197,7 +197,7 @@ async def test_what_does_not_fit_is_the_callers_error_and_the_channel_lives() ->
     async with channels(host={"ledger.balance": amount}) as (service, host):
         with pytest.raises(InvalidRequest, match=r"ledger\.balance: .* at `\$\.address`"):
             await service.call(LEDGER_BALANCE, {"address": "x" * 100})
-        with pytest.raises(SkillError, match="the most of a request"):
+        with pytest.raises(SkillError, match="more than the maximum of"):
             await host.call(LEDGER_ACCOUNTS, {"addresses": ("x" * 64,) * 4_096})
         assert await service.call(LEDGER_BALANCE, AT) == 7
 

@@ -100,8 +100,8 @@ ask("not confined", lambda: os.path.isdir("/") and bool(os.listdir("/")))
 @pytest.mark.parametrize("user", USERS)
 def test_available_confines_a_child_and_not_the_process_that_asks(user: str) -> None:
     code = """
-from solward.hosts.confinement import available
-ask("available", lambda: [available().available, available().reason])
+from solward.hosts.confinement import probe_confinement
+ask("available", lambda: [probe_confinement().available, probe_confinement().reason])
 ask("not confined", lambda: bool(os.listdir("/")) and socket.socket().close() is None)
 """
     assert answers_of(user, code) == {"available": [True, ""], "not confined": True}
@@ -121,7 +121,7 @@ def test_an_old_kernel_is_refused_with_the_reason(
     abi: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: abi)
-    assert confinement.available() == Availability(False, reason, abi)
+    assert confinement.probe_confinement() == Availability(False, reason, abi)
     with pytest.raises(confinement.ConfinementUnavailable) as refused:
         confinement.confine(confinement.Confinement())
     assert str(refused.value) == reason
@@ -129,7 +129,7 @@ def test_an_old_kernel_is_refused_with_the_reason(
 
 _UNDER_A_FILTER = """
 import ctypes, errno, json, struct
-from solward.hosts.confinement import available, landlock
+from solward.hosts.confinement import landlock, probe_confinement
 LOAD_NUMBER, IS, ANSWER = 0x20, 0x15, 0x06  # BPF: ld [abs], jeq, ret
 program = struct.pack("HBBI", LOAD_NUMBER, 0, 0, 0)
 for ahead, number in enumerate(landlock.CALLS.values()):
@@ -141,7 +141,7 @@ given = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(kept))
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
 assert libc.prctl(22, 2, given, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-print(json.dumps([available().available, available().reason]))
+print(json.dumps([probe_confinement().available, probe_confinement().reason]))
 """
 
 
@@ -158,13 +158,13 @@ def test_a_filter_that_refuses_landlock_is_named_and_not_taken_for_an_old_kernel
 @promise("no-confinement-no-host")
 def test_a_step_that_does_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "refuse_calls", lambda: None)
-    assert confinement.available().reason == "a confined process could still make a socket"
+    assert confinement.probe_confinement().reason == "a confined process could still make a socket"
     monkeypatch.setattr(landlock, "restrict_files", lambda *paths, abi: None)
-    assert confinement.available().reason == "a confined process could still open a folder"
+    assert confinement.probe_confinement().reason == "a confined process could still open a folder"
 
 
 def test_both_architectures_have_a_filter_and_theirs_differ() -> None:
-    x86, arm = (seccomp.program(machine, 1) for machine in ("x86_64", "aarch64"))
+    x86, arm = (seccomp.filter_program(machine, 1) for machine in ("x86_64", "aarch64"))
     assert x86 != arm
     assert all(len(ops) % 8 == 0 and len(ops) // 8 < 4096 for ops in (x86, arm))
     assert b"\x3e\x00\x00\xc0" in x86[:24]

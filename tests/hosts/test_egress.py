@@ -29,7 +29,7 @@ import solward.context.http
 from solward import Manifest, Secret, SkillError
 from solward.context import Lifetime
 from solward.hosts.egress import Egress, EgressCall
-from solward.hosts.egress.connections import Limits, public
+from solward.hosts.egress.connections import Limits, is_public
 from solward.hosts.inside.calls import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel
@@ -434,7 +434,7 @@ def test_addresses_of_the_internet_are_public() -> None:
     import ipaddress
 
     for text in ("1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1", "2a00:1450:4001::200e"):
-        assert public(ipaddress.ip_address(text))
+        assert is_public(ipaddress.ip_address(text))
 
 
 async def test_of_many_addresses_only_the_public_ones_are_dialled(net: Net) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.support.hosts import TENANTS, gone, host_config, is_alive, run_in
 
 import solward
-from solward.hosts.forking import modules_of
+from solward.hosts.forking import module_places
 from solward.hosts.supervisor import Hosts
 from solward.types.errors import SkillError
 
@@ -98,7 +98,7 @@ async def test_of_an_editable_installation_only_the_tenants_modules_are_read(
         (tmp_path / name).touch()
     monkeypatch.syspath_prepend(tmp_path)
     names = ("my_plugin.part", "my_module", "httpx", "nowhere")
-    assert set(modules_of(names)) == {"my_plugin", "my_module"}
+    assert set(module_places(names)) == {"my_plugin", "my_module"}
     host = await hosts.start(host_config(modules=names), {})
     for module, file in (("my_plugin.part", "my_plugin/part.py"), ("my_module", "my_module.py")):
         assert await run_in(host, "bring", module=module) == str(tmp_path / file)

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {name: {}}
 
     # pip takes a second each time, and has nothing to find.
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.install._checked_report", alone)
     monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "home"

@@ -62,7 +62,7 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
     have = environment()
     monkeypatch.setattr("solward.plugins.folders.install.environment", lambda: have)
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.install._checked_report", alone)
     monkeypatch.setattr("os.sync", lambda: None)
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_is_not_the_resolved_one_is_refused(
     def exchanged(_items: Mapping[str, object], folder: Path) -> None:
         wheel(folder, {"other.py": ""}, name="acme_core", version="2.0", plugin=None)
 
-    monkeypatch.setattr("solward.plugins.folders.install._fetch", exchanged)
+    monkeypatch.setattr("solward.plugins.folders.install._download", exchanged)
     with pytest.raises(FolderError, match="its hash differs"):
         gather(str(path), into)
 

@@ -219,7 +219,7 @@ async def test_without_the_keystore_none_is_opened(hosted: Hosted) -> None:
         ("[]", "must be an object"),
         ('{"type": "object", "properties": {}}', "additionalProperties"),
         ('{"type": "object", "additionalProperties": False, "properties": {"a": {"type":'
-         ' "integer", "secret": True}}}', "a: secret must be true, and type must be string"),
+         ' "integer", "secret": True}}}', "a: secret must be true, the type string"),
         ('{"type": "object", "additionalProperties": False, "properties": {"a": {"type":'
          ' "string", "secret": True, "default": "x"}}}', "a: a secret must not have default"),
         ('{"type": "object", "additionalProperties": False, "properties": {}, "anyOf": [{}]}',

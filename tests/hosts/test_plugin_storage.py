@@ -163,7 +163,7 @@ async def test_what_is_planted_is_a_plain_file_or_refused(shelf: Shelf, opened: 
             for each in os.scandir(os.fsencode(folder)):
                 plain = each.is_file(follow_symlinks=False) or each.name == b"d"
                 assert plain, name
-            storage.empty(folder)
+            storage.empty_folder(folder)
         assert await hosted.run("keeps", wallet.id, do="answer = 'still there'") == "still there"
 
 
@@ -219,7 +219,7 @@ async def test_more_than_was_declared_ends_the_host_and_is_kept(
             for _ in range(2):
                 assert "it stored" in await full(hosted, "keeps", wallet.id), how
             assert (folder / "precious").read_text() == "kept"
-            storage.empty(folder)
+            storage.empty_folder(folder)
             assert os.listdir(folder) == []
             assert await hosted.run("keeps", wallet.id, do="answer = 'room'") == "room", how
         assert {*hosted.problems.values()} <= {"faulty_calls"}
@@ -232,7 +232,7 @@ async def test_a_disk_without_room_ends_the_hosts_that_could_fill_it(
     """Files without a name, which a mapping keeps, are in no folder that anybody could count."""
     shelf.install("acme", {"keeps": source("keeps")})
     room = 256 << 20
-    monkeypatch.setattr(supervisor, "_room", lambda _folder: room)
+    monkeypatch.setattr(supervisor, "_free_bytes", lambda _folder: room)
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
         assert await hosted.run("keeps", wallet.id, do="pass") == "done"
@@ -258,8 +258,8 @@ def test_a_folder_is_emptied_and_copied_however_deep_it_is(tmp_path: Path) -> No
     finally:
         os.chdir(here)
     try:
-        assert list(storage.files(root)) == []
-        storage.empty(root)
+        assert list(storage.stored_files(root)) == []
+        storage.empty_folder(root)
         assert os.listdir(root) == []
     finally:
         # Of what is too deep for pytest to delete nothing may be left.
@@ -271,7 +271,9 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pip takes a second, and has nothing to find.
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr(
+        "solward.plugins.folders.install._checked_report", lambda *_: {"acme-tools": {}}
+    )
     home = tmp_path / "home"
     monkeypatch.setenv("SOLWARD_HOME", str(home))
 
@@ -313,7 +315,9 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
 async def test_a_neighbours_declaration_that_was_not_accepted_gives_nobody_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
+    monkeypatch.setattr(
+        "solward.plugins.folders.install._checked_report", lambda *_: {"acme-tools": {}}
+    )
     files = {"acme_tools_greedy.py": source("greedy", 100)}
     points = "[solward.skills]\ngreedy = acme_tools_greedy\n"
     path = wheel(tmp_path, files, source=source("acme", 1), entry_points=points)

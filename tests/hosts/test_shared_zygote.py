@@ -78,13 +78,13 @@ async def test_a_models_host_has_its_share_of_processors_apart_from_plugins() ->
             pytest.skip("this kernel does not schedule sessions as groups")
         assert [session_nice(pid) for pid in everyone] == ["7", "7", "5"]
         # After it confined itself nobody but root may change this but the zygote.
-        models.stand_back(10)
+        models.set_nice(10)
         async with asyncio.timeout(10):
             while session_nice(everyone[2]) != "10":
                 await asyncio.sleep(0.01)
         assert [session_nice(pid) for pid in everyone[:2]] == ["7", "7"]
         assert os.getpriority(os.PRIO_PROCESS, everyone[2]) == 10
-        plugins.stand_back(12)
+        plugins.set_nice(12)
         async with asyncio.timeout(10):
             while session_nice(everyone[0]) != "12":
                 await asyncio.sleep(0.01)

@@ -363,7 +363,7 @@ async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opene
     if theirs is not None and release() >= (6, 12):
         # Who wakes has the processor from those with longer turns, without waiting for their end.
         assert theirs == turn_ns(hosts.zygote.pid) == LONG_TURN_NS > ours == turn_ns(urgent.pid)
-    hosts.stand_back(12)
+    hosts.set_nice(12)
     assert turn_ns(usual.pid) == theirs
     assert os.getpriority(os.PRIO_PROCESS, usual.pid) == 12
     assert os.getpriority(os.PRIO_PROCESS, urgent.pid) == 0

@@ -372,7 +372,7 @@ def test_arguments_that_are_too_long_together_are_not_run_and_the_rest_is_read()
     short = provider.ToolCall("short", {"a": 1})
     answer = provider.Completion("\U0001f642" * (1 << 18), (long,) * 500 + (short,) * 500)
     codec = methods.PROVIDER_COMPLETE.answers
-    sent = codec.write(values.sendable(answer))
+    sent = codec.write(values.sendable_completion(answer))
     assert len(sent) < methods.PROVIDER_COMPLETE.largest
     arrived = codec.convert(codec.read(sent))
     assert arrived.text == answer.text

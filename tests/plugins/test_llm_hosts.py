@@ -145,13 +145,13 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
 ) -> None:
     hosts = two[0]
     told: list[int] = []
-    stand_back = hosts._hosts.stand_back
+    set_nice = hosts._hosts.set_nice
 
     def heard(nice: int) -> None:
         told.append(nice)
-        stand_back(nice)
+        set_nice(nice)
 
-    monkeypatch.setattr(hosts._hosts, "stand_back", heard)
+    monkeypatch.setattr(hosts._hosts, "set_nice", heard)
     await ask(two, server)
     [pid, *_] = [host.pid for host in hosts.hosts if host.pid is not None]
     assert os.getpriority(os.PRIO_PROCESS, pid) == 10

@@ -15,13 +15,13 @@ from solward_plugins.skills import pay_request
 def test_a_further_registry_checks_no_built_in_plugin_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checked, times = load.checked, []
+    checked, times = load.check_plugins, []
 
     def counted(*given: Any) -> Any:
         times.append(1)
         return checked(*given)
 
-    monkeypatch.setattr(load, "checked", counted)
+    monkeypatch.setattr(load, "check_plugins", counted)
     monkeypatch.setattr(load, "_BUILT_IN", {})
     first, second = load_registry(()), load_registry(())
     assert len(times) == 1

@@ -142,7 +142,7 @@ def test_protocols_stand_in_one_order_whatever_is_installed_first(shelf: Shelf) 
         shelf.install(f"dist-{name}", {name: source}, "solward.payments")
     registry = load_registry(entry_points=shelf.entry_points())
     assert list(registry.payments) == ["alpha", "zeta"]
-    assert list(registry.without({"dist-alpha"}).payments) == ["zeta"]
+    assert list(registry.without_distributions({"dist-alpha"}).payments) == ["zeta"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class Borders:
         return error
 
     async def webhook_answer(self, text: bytes) -> str | None:
-        return refused(webhook._read, text)
+        return refused(webhook._read_decision, text)
 
     async def mcp_http(self, text: bytes) -> str | None:
         answer = await post(self.api, data=text)

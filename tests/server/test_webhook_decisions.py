@@ -247,7 +247,7 @@ async def test_what_is_signed_and_no_decision_is_named(webhook: Webhook) -> None
         b"{}": "decision must be approve or deny",
         b'{"decision": ["approve"]}': "decision must be approve or deny",
         b'{"decision": "APPROVE"}': "decision must be approve or deny",
-        b'{"decision": "deny", "decision": "approve"}': "says a field once",
+        b'{"decision": "deny", "decision": "approve"}': "without repeated fields",
         b'{"decision": "deny", "note": 1}': "note must be a string",
         b"[" * 60_000: "must be valid JSON",
     }

@@ -144,7 +144,7 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(_target: str, name: str, _into: Path, _have: object) -> object:
         return {name: {}}
 
-    monkeypatch.setattr("solward.plugins.folders.install._resolved", alone)
+    monkeypatch.setattr("solward.plugins.folders.install._checked_report", alone)
     monkeypatch.setattr("os.sync", lambda: None)
     monkeypatch.setattr(live_plugins, "POLL_S", 0.02)
 

@@ -207,7 +207,9 @@ def install_keeping(home: Path, folder: Path) -> None:
     source = skill_source(SKILL, schema=_PARAMETERS, settings=SETTINGS, body=_KEEPS)
     with pytest.MonkeyPatch.context() as patch:
         # pip takes a second, and has nothing to find.
-        patch.setattr("solward.plugins.folders.install._resolved", lambda *_: {DISTRIBUTION: {}})
+        patch.setattr(
+            "solward.plugins.folders.install._checked_report", lambda *_: {DISTRIBUTION: {}}
+        )
         install(
             home,
             str(wheel(folder, source=source)),

@@ -380,7 +380,7 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
     for name in storage.stored_distributions(home):
         own = folder / storage.FOLDER / name
         _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
-    copied = [f"{top}/{path}" for top in FOLDERS for path, _ in storage.files(folder / top)]
+    copied = [f"{top}/{path}" for top in FOLDERS for path, _ in storage.stored_files(folder / top)]
     return copied, left_out
 
 
@@ -404,7 +404,7 @@ def refused_plugins(folder: Path) -> dict[str, str]:
 def _copy(source: Path, target: Path, left_out: list[str], max_files: int | None = None) -> None:
     """Copy the files below a folder, at most `max_files` if it is given."""
     copied = unnamed = 0
-    for path, file in storage.files(source):
+    for path, file in storage.stored_files(source):
         if "__pycache__" in path.split("/"):
             continue  # Python makes it again
         try:

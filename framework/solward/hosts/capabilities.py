@@ -151,7 +151,7 @@ class RunningCall:
 
     @property
     def refusal(self) -> str | None:
-        """Description of the last refused request that no plugin should make; None without one."""
+        """The last refused request as a noun phrase; None if no request was refused."""
         refused = self.refused or (None if self.egress is None else self.egress.refused)
         # Only the code: the error's text quotes the plugin, and everybody can read problems.
         return None if refused is None else f"a refused request ({refused.code})"
@@ -161,44 +161,44 @@ class RunningCall:
         self.refused = SkillError(code, text)
         return self.refused
 
-    def own(self, error: SolwardError) -> SolwardError:
+    def trusted_error(self, error: SolwardError) -> SolwardError:
         """Return the error that the service raises in place of the plugin's error.
 
         A plugin may refuse in its own words. An error with a record or a hold claims that the
         service did something: it is believed only if the service itself raised it in this call.
         """
         for known in reversed(self._raised):
-            if type(known) is type(error) and _about(known) == _about(error):
+            if type(known) is type(error) and _subject_id(known) == _subject_id(error):
                 return known
-        return sayable(error)
+        return error_of_plugin(error)
 
-    async def money(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a money call, and remember its error."""
+    async def run_money_call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a money call, and record its error for `trusted_error`."""
         try:
-            return await self.of_call(work)
+            return await self.run_in_call_context(work)
         except SolwardError as error:
             self._raised.append(error)
             raise
 
-    async def of_call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work, and attribute its log lines and spans to this call."""
+    async def run_in_call_context(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work in the call's context, so that log lines and spans belong to the call."""
         return await asyncio.get_running_loop().create_task(work, context=self.variables)
 
 
-def _about(error: SolwardError) -> str | None:
+def _subject_id(error: SolwardError) -> str | None:
     """Return the id of the record or the hold that an error carries."""
     if isinstance(error, TransactionError):
         return error.record.id
     return error.hold.id if isinstance(error, Held) else None
 
 
-_SAYABLE: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
+_PLUGIN_ERRORS: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
 
 
-def sayable(
-    error: SolwardError, allowed: tuple[type[SolwardError], ...] = _SAYABLE
+def error_of_plugin(
+    error: SolwardError, allowed: tuple[type[SolwardError], ...] = _PLUGIN_ERRORS
 ) -> SolwardError:
-    """Return an error that plugins may raise in place of `error`; a `SkillError` keeps its code."""
+    """Return the error if plugins may raise it; otherwise, a `SkillError` in its place."""
     if isinstance(error, SkillError):
         # Only the service may raise the subclasses.
         return error if type(error) is SkillError else SkillError(error.code, str(error))
@@ -214,7 +214,7 @@ class Capabilities:
         self._running: dict[bytes, RunningCall] = {}
 
     @contextmanager
-    def given(self, call: RunningCall) -> Iterator[bytes]:
+    def capability_for(self, call: RunningCall) -> Iterator[bytes]:
         """Yield a new capability for the call, valid inside the block."""
         cap = secrets.token_bytes(_CAPABILITY_BYTES)
         self._running[cap] = call
@@ -242,33 +242,33 @@ class Capabilities:
         """Return the handlers of the host's requests, by method. Each serves a running call."""
         return {
             **self.http_handlers(egress),
-            methods.OP_PERFORM.name: self._perform,
-            methods.OP_TRANSACT.name: self._transact,
-            methods.OP_POCKET.name: self._pocket,
-            methods.OP_PAY.name: self._pay,
-            methods.OP_QUOTE.name: self._quote,
-            **{method.name: self._keep for method in methods.KEPT},
-            **{method.name: self._read for method in methods.LEDGER},
+            methods.OP_PERFORM.name: self._handle_operation,
+            methods.OP_TRANSACT.name: self._handle_transact,
+            methods.OP_POCKET.name: self._handle_pocket,
+            methods.OP_PAY.name: self._handle_pay,
+            methods.OP_QUOTE.name: self._handle_quote,
+            **{method.name: self._handle_store_call for method in methods.KEPT},
+            **{method.name: self._handle_ledger_read for method in methods.LEDGER},
         }
 
     def http_handlers(self, egress: Egress) -> dict[str, Handler]:
         """Return the handlers for a host without skills, which may only make HTTP requests."""
-        return {methods.HTTP_REQUEST.name: self._http(egress)}
+        return {methods.HTTP_REQUEST.name: self._http_handler(egress)}
 
-    def _context(self, incoming: IncomingCall) -> SkillContext:
+    def _skill_context(self, incoming: IncomingCall) -> SkillContext:
         """Return the context of a skill's call; refuse any other call."""
         call = self.running_call(incoming.cap)
         if call.context is None:
             raise call.refuse("not_a_skill", "Only a skill has a wallet and a ledger")
         return call.context
 
-    def _spending(self, incoming: IncomingCall, operation: str) -> RunningCall:
-        """Return the call if it may make this money call. The request is not decoded for this.
+    def _spending_call(self, incoming: IncomingCall, operation: str) -> RunningCall:
+        """Return the running call if it may make this money call, without decoding the request.
 
         Raises:
             SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
         """
-        self._context(incoming)
+        self._skill_context(incoming)
         call = self.running_call(incoming.cap)
         if call.effects is not Effects.SPEND:
             raise call.refuse("read_only", "This skill declares READ and may not transact")
@@ -279,14 +279,14 @@ class Capabilities:
             )
         return call
 
-    async def _money(
+    async def _spend(
         self,
         incoming: IncomingCall,
         call: RunningCall,
         asked: MoneyRequest,
         assets: Collection[object],
     ) -> Any:
-        """Make a money call for a running call, if the manifest allows its assets.
+        """Make a money call on behalf of a running call, if the manifest allows the assets.
 
         It awaits nothing before the work begins, so that calls are numbered as they arrive.
 
@@ -297,26 +297,26 @@ class Capabilities:
         context = call.context
         assert context is not None
         for asset in assets:
-            if not may_move(call.manifest, *names_of(asset, context.tokens)):
+            if not may_move(call.manifest, *asset_names(asset, context.tokens)):
                 raise call.refuse(
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
-        return await call.money(context._money(asked, incoming.request["remember"]))
+        return await call.run_money_call(context._money(asked, incoming.request["remember"]))
 
-    async def _perform(self, incoming: IncomingCall) -> Any:
-        call = self._spending(incoming, incoming.raw.asked.operation)
+    async def _handle_operation(self, incoming: IncomingCall) -> Any:
+        call = self._spending_call(incoming, incoming.raw.asked.operation)
         asked: OperationRequest = incoming.request["asked"]
-        return await self._money(incoming, call, asked, _leaving(asked.operation, asked.params))
+        return await self._spend(incoming, call, asked, _assets_of(asked.operation, asked.params))
 
-    async def _transact(self, incoming: IncomingCall) -> Any:
-        call = self._spending(incoming, TRANSACT)
+    async def _handle_transact(self, incoming: IncomingCall) -> Any:
+        call = self._spending_call(incoming, TRANSACT)
         asked: TransactRequest = incoming.request["asked"]
-        leaving = _sold(asked.intent.lamports_out, asked.intent.tokens_out)
-        return await self._money(incoming, call, asked, leaving)
+        leaving = _spent_assets(asked.intent.lamports_out, asked.intent.tokens_out)
+        return await self._spend(incoming, call, asked, leaving)
 
-    async def _pocket(self, incoming: IncomingCall) -> Any:
-        call = self._spending(incoming, POCKET)
+    async def _handle_pocket(self, incoming: IncomingCall) -> Any:
+        call = self._spending_call(incoming, POCKET)
         number: int = incoming.request["build"]
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
@@ -326,16 +326,16 @@ class Capabilities:
                     methods.POCKET_BUILD, wanted, cap=incoming.cap
                 )
             except SolwardError as error:
-                raise call.own(error) from None
+                raise call.trusted_error(error) from None
             if made.wire is not None:
                 return made.wire
             return cast("Sequence[Instruction]", made.instructions)
 
         asked: PocketRequest = replace(incoming.request["asked"], build=build)
-        return await self._money(incoming, call, asked, _sold(asked.lamports, asked.tokens))
+        return await self._spend(incoming, call, asked, _spent_assets(asked.lamports, asked.tokens))
 
-    async def _pay(self, incoming: IncomingCall) -> Any:
-        call = self._spending(incoming, PAY)
+    async def _handle_pay(self, incoming: IncomingCall) -> Any:
+        call = self._spending_call(incoming, PAY)
         try:
             check_paid_site(call.manifest, incoming.raw.asked.url)
         except SkillError as error:
@@ -343,15 +343,15 @@ class Capabilities:
         _amount, asset = max_parts(incoming.raw.asked.max)
         # Only the operator may choose the payment protocol.
         asked: PayRequest = replace(incoming.request["asked"], protocol=None)
-        return await self._money(incoming, call, asked, [asset])
+        return await self._spend(incoming, call, asked, [asset])
 
-    async def _quote(self, incoming: IncomingCall) -> Quote:
-        context = self._context(incoming)
-        async with self._reading(incoming):
+    async def _handle_quote(self, incoming: IncomingCall) -> Quote:
+        context = self._skill_context(incoming)
+        async with self._ledger(incoming):
             return await context._quote(**incoming.request)
 
     @asynccontextmanager
-    async def _counted(
+    async def _counted_request(
         self, incoming: IncomingCall, calls: CountedCalls, count: int = 1
     ) -> AsyncIterator[None]:
         """Count a request of a running call, and wait until it may run.
@@ -371,16 +371,16 @@ class Capabilities:
             self.running_call(incoming.cap)
             yield
 
-    async def _keep(self, incoming: IncomingCall) -> Any:
-        context, call = self._context(incoming), self.running_call(incoming.cap)
-        async with self._counted(incoming, call.store_calls):
+    async def _handle_store_call(self, incoming: IncomingCall) -> Any:
+        context, call = self._skill_context(incoming), self.running_call(incoming.cap)
+        async with self._counted_request(incoming, call.store_calls):
             name = incoming.method.partition(".")[2]
             work = context.history if name == "history" else getattr(context.store, name)
-            return await call.of_call(work(**incoming.request))
+            return await call.run_in_call_context(work(**incoming.request))
 
     @asynccontextmanager
-    async def _reading(self, incoming: IncomingCall, reads: int = 1) -> AsyncIterator[ReadLedger]:
-        """Yield the ledger for a read of the call.
+    async def _ledger(self, incoming: IncomingCall, reads: int = 1) -> AsyncIterator[ReadLedger]:
+        """Yield the ledger for one read of the call, once the read may begin.
 
         Raises:
             SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
@@ -391,17 +391,17 @@ class Capabilities:
             ledger = call.context.ledger
         if ledger is None:
             raise call.refuse("no_ledger", "Only a skill and a venue have a ledger to read")
-        async with self._counted(incoming, call.reads, reads):
+        async with self._counted_request(incoming, call.reads, reads):
             with within(READ_WAIT_S, own=True):
                 yield ledger
 
-    async def _read(self, incoming: IncomingCall) -> Any:
+    async def _handle_ledger_read(self, incoming: IncomingCall) -> Any:
         asked = incoming.request
         reads = -(-len(asked.get("addresses", ())) // _ACCOUNTS_A_READ)
-        async with self._reading(incoming, max(1, reads)) as ledger:
+        async with self._ledger(incoming, max(1, reads)) as ledger:
             return await getattr(ledger, incoming.method.partition(".")[2])(**asked)
 
-    def _http(self, egress: Egress) -> Handler:
+    def _http_handler(self, egress: Egress) -> Handler:
         def call_of(incoming: IncomingCall) -> EgressCall:
             call = self.running_call(incoming.cap)
             if call.egress is None:
@@ -412,24 +412,24 @@ class Capabilities:
 
 
 # Operations that move SOL out of the wallet or lock it.
-_OF_SOL: Final = frozenset(("transfer", "stake", "wrap_sol"))
+_SOL_OPERATIONS: Final = frozenset(("transfer", "stake", "wrap_sol"))
 # For operations that move tokens: the field that names the mint.
 _ASSET_FIELDS: Final = {"swap": "inputToken", "transfer_token": "mint", "burn": "mint"}
 
 
-def _leaving(operation: str, params: Any) -> list[object]:
+def _assets_of(operation: str, params: Any) -> list[object]:
     """Return the assets that a declared operation takes from the wallet, without fees and rent."""
-    if operation in _OF_SOL:
+    if operation in _SOL_OPERATIONS:
         return [SOL]
     field = _ASSET_FIELDS.get(operation)
     return [params.get(field)] if field is not None and isinstance(params, dict) else []
 
 
-def _sold(lamports: int, tokens: Mapping[str, int]) -> list[object]:
+def _spent_assets(lamports: int, tokens: Mapping[str, int]) -> list[object]:
     return [*([SOL] if lamports else []), *(mint for mint, units in tokens.items() if units)]
 
 
-def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
+def asset_names(asset: object, tokens: TokenList) -> tuple[str, ...]:
     """Return the mint and the symbol of an asset named by either; a manifest may use both."""
     try:
         mint = tokens.resolve(asset, "asset")
@@ -462,24 +462,24 @@ class TenantHost:
         timeout_s: float | None = None,
     ) -> Any:
         """See `Host.call`."""
-        with self._given(running) as cap:
+        with self._capability_for(running) as cap:
             return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
 
     async def stream(
         self, method: Method, request: Any, running: RunningCall
     ) -> AsyncGenerator[Any, None]:
         """See `Host.stream`."""
-        with self._given(running) as cap:
+        with self._capability_for(running) as cap:
             async with aclosing(self.host.stream(method, request, cap=cap)) as pieces:
                 async for piece in pieces:
                     yield piece
 
     @contextmanager
-    def _given(self, running: RunningCall) -> Iterator[bytes]:
+    def _capability_for(self, running: RunningCall) -> Iterator[bytes]:
         fault: str | None = None
         crashes = self.host.crashes
         try:
-            with self.capabilities.given(running) as cap:
+            with self.capabilities.capability_for(running) as cap:
                 yield cap
         except HostBug as bug:
             fault = f"an unexpected {bug.type_name}"

@@ -83,8 +83,8 @@ class ForkedHost:
 
 
 class Zygote:
-    """A running zygote. Use all methods in one event loop, whose thread must live as long as the
-    zygote: the kernel ends the zygote when the thread that started it ends."""
+    """A process that forks hosts. Use all methods in one event loop, whose thread must live as long
+    as the zygote: the kernel ends the zygote when the thread that started it ends."""
 
     def __init__(self, nice: int) -> None:
         """Start the process without waiting for it; takes a few milliseconds.
@@ -134,8 +134,8 @@ class Zygote:
         self._children: dict[int, asyncio.Future[int | None]] = {}
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sending = asyncio.Lock()
-        self._loop.add_reader(self._control.fileno(), self._receive)
-        self._loop.add_reader(self._pidfd, self._reap)
+        self._loop.add_reader(self._control.fileno(), self._receive_messages)
+        self._loop.add_reader(self._pidfd, self._on_zygote_end)
 
     @property
     def pid(self) -> int:
@@ -175,7 +175,7 @@ class Zygote:
         self._asked[number] = answer
         try:
             async with asyncio.timeout(_START_S):
-                await self._send(packet, channel)
+                await self._send_packet(packet, channel)
                 await asyncio.wait([answer])
                 return answer.result()
         except BaseException as error:
@@ -198,7 +198,7 @@ class Zygote:
         self.kill()
         await self._gone
 
-    def stand_back(self, nice: int, pid: int | None = None) -> None:
+    def set_nice(self, nice: int, pid: int | None = None) -> None:
         """Change the nice value of the host `pid`, or of the zygote and all hosts that have no
         nice value of their own. Nothing changes if the process is gone or busy."""
         with contextlib.suppress(OSError):
@@ -209,30 +209,30 @@ class Zygote:
         if not self._gone.done():
             end_process(self._pidfd)
 
-    async def _send(self, packet: bytes, channel: socket.socket) -> None:
+    async def _send_packet(self, packet: bytes, channel: socket.socket) -> None:
         async with self._sending:
             while not self._gone.done():
                 try:
                     socket.send_fds(self._control, [packet], [channel.fileno()])
                 except BlockingIOError:
-                    await self._writable()
+                    await self._wait_writable()
                 except OSError:
-                    # The zygote is gone; `_reap` tells everybody who waits.
+                    # The zygote is gone; `_on_zygote_end` tells everybody who waits.
                     return
                 else:
                     return
             raise ZygoteEnded("the zygote ended")
 
-    async def _writable(self) -> None:
+    async def _wait_writable(self) -> None:
         writable = self._loop.create_future()
-        self._loop.add_writer(self._control.fileno(), _settle, writable, None)
+        self._loop.add_writer(self._control.fileno(), _set_result, writable, None)
         try:
             await asyncio.wait([writable, self._gone], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not self._gone.done():
                 self._loop.remove_writer(self._control.fileno())
 
-    def _receive(self) -> None:
+    def _receive_messages(self) -> None:
         while True:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET, 1)
@@ -241,19 +241,19 @@ class Zygote:
             except OSError:
                 data = b""
             if not data:
-                # `_reap` does the rest, also for a zygote that only closed its socket.
+                # `_on_zygote_end` does the rest, also for a zygote that only closed its socket.
                 self._loop.remove_reader(self._control.fileno())
                 self.kill()
                 return
             message = json.loads(data)
             if "ready" in message:
-                _settle(self._ready, message["unavailable"])
+                _set_result(self._ready, message["unavailable"])
             elif "ended" in message:
-                _settle(self._children.pop(message["ended"]), message["status"])
+                _set_result(self._children.pop(message["ended"]), message["status"])
             else:
-                self._answered(message, descriptors)
+                self._on_fork_answer(message, descriptors)
 
-    def _answered(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    def _on_fork_answer(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         answer = self._asked.pop(message["id"])
         if "error" in message:
             if not answer.done():
@@ -269,9 +269,9 @@ class Zygote:
         else:
             answer.set_result(ForkedHost(message["pid"], pidfd, status))
 
-    def _reap(self) -> None:
+    def _on_zygote_end(self) -> None:
         self._loop.remove_reader(self._pidfd)
-        self._receive()
+        self._receive_messages()
         self._loop.remove_reader(self._control.fileno())
         self._loop.remove_writer(self._control.fileno())
         status = self._process.wait()
@@ -285,7 +285,7 @@ class Zygote:
                 # Read here, so that asyncio does not log it if nobody waits.
                 waiting.exception()
         for child in self._children.values():
-            _settle(child, None)
+            _set_result(child, None)
         self._asked.clear()
         self._children.clear()
         self._control.close()
@@ -312,11 +312,11 @@ class SharedZygote:
 
     @property
     def zygote(self) -> Zygote | None:
-        """The process, running or not; None before it was first needed."""
+        """The zygote, running or not; None before it was first needed."""
         return self._zygote
 
-    def running(self) -> Zygote:
-        """Return the process, started if it does not run; does not wait for it.
+    def ensure_running(self) -> Zygote:
+        """Return a running zygote, started if necessary; does not wait until it is ready.
 
         Raises:
             OSError: if it cannot be started.
@@ -339,7 +339,7 @@ def end_process(pidfd: int) -> None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
-def _settle(future: asyncio.Future[Any], value: object) -> None:
+def _set_result(future: asyncio.Future[Any], value: object) -> None:
     if not future.done():
         future.set_result(value)
 
@@ -352,14 +352,14 @@ def library_paths() -> tuple[str, ...]:
 
 
 def source_paths() -> tuple[str, ...]:
-    """Return the folder that contains this Solward: a folder of libraries, or that of an editable
-    installation, of which hosts may read Solward alone."""
+    """Return the folder that contains this Solward. Unless it is a folder of libraries, hosts may
+    read only Solward in it."""
     return tuple(map(os.path.dirname, package_folders("solward")))
 
 
-def modules_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the places of top-level modules that are in no folder of libraries, such as those of
-    an editable installation. It runs no code of theirs, and leaves out names that are not found.
+def module_places(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the places of top-level modules outside the folders of libraries, such as those of an
+    editable installation. The modules are not imported; names that are not found are left out.
 
     Returns:
         By name: `origin`, its file or None, and `folders`, which are None if it is no package.
@@ -370,7 +370,7 @@ def modules_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
         places = package_folders(name)
         if not places or any(os.path.dirname(place) in libraries for place in places):
             continue
-        spec = _spec(name)
+        spec = _find_spec(name)
         folders = spec is not None and spec.submodule_search_locations is not None
         origin = (
             os.path.abspath(spec.origin) if spec and spec.has_location and spec.origin else None
@@ -381,7 +381,7 @@ def modules_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def package_folders(module: str) -> list[str]:
     """Return the folders of a top-level package, or the file of a module."""
-    spec = _spec(module)
+    spec = _find_spec(module)
     if spec is None:
         return []
     places = spec.submodule_search_locations
@@ -390,7 +390,7 @@ def package_folders(module: str) -> list[str]:
     return list(map(os.path.abspath, places))
 
 
-def _spec(module: str) -> ModuleSpec | None:
+def _find_spec(module: str) -> ModuleSpec | None:
     # `importlib.util.find_spec` would trust `sys.modules`.
     for finder in sys.meta_path:
         with contextlib.suppress(ImportError, ValueError):

@@ -190,16 +190,16 @@ class HostProcess:
 
     def kill(self, reason: str, *, blameless: bool = False) -> None:
         """End the process at once; `reason` is for people and models."""
-        self._decide(reason, blameless=blameless)
-        self._kill()
+        self._set_reason(reason, blameless=blameless)
+        self._kill_process()
         self.channel.end(ConnectionAbortedError(reason))
 
     async def stop(self, grace_s: float, reason: str = STOPPED) -> None:
         """End the process and wait until it is gone; it gets `grace_s` seconds to end by itself."""
-        self._decide(reason, blameless=True)
+        self._set_reason(reason, blameless=True)
         await self.channel.close()
         await asyncio.wait([self.gone], timeout=grace_s)
-        self._kill()
+        self._kill_process()
         await asyncio.shield(self.gone)
 
     async def reason(self) -> str:
@@ -208,7 +208,7 @@ class HostProcess:
 
     def check_answer(self, within_s: float) -> None:
         """End the process if it does not answer a ping within so many seconds."""
-        self._keep(asyncio.create_task(self._answers(within_s)))
+        self._keep_task(asyncio.create_task(self._require_answer(within_s)))
 
     def check_usage(self, config: HostConfig, limits: SupervisionLimits) -> None:
         """End the process if it uses too much memory, threads or processor, or answers no ping."""
@@ -243,10 +243,10 @@ class HostProcess:
                 self.kill(f"it did not answer for {limits.answer_s:g} s")
         elif self._calls:
             self._unanswered_s = 0.0
-            self._ping = asyncio.create_task(self._pinged())
+            self._ping = asyncio.create_task(self._send_ping())
 
-    async def _answers(self, within_s: float) -> None:
-        ping = asyncio.create_task(self._pinged())
+    async def _require_answer(self, within_s: float) -> None:
+        ping = asyncio.create_task(self._send_ping())
         for _ in range(_TICKS):
             # Many short waits: a single one would end too early if the service itself paused.
             done, _ = await asyncio.wait({ping}, timeout=within_s / _TICKS)
@@ -255,7 +255,7 @@ class HostProcess:
         ping.cancel()
         self.kill(f"it did not answer for {within_s:g} s after a call that took too long")
 
-    async def _pinged(self) -> None:
+    async def _send_ping(self) -> None:
         # `_on_closed` handles a closed channel.
         with contextlib.suppress(ChannelClosed):
             await self.channel.call(PING)
@@ -263,17 +263,17 @@ class HostProcess:
     def _on_closed(self, closed: asyncio.Future[BaseException | None]) -> None:
         error = closed.result()
         if isinstance(error, HostileFrame):
-            self._decide(f"it broke the channel's protocol: {error}")
+            self._set_reason(f"it broke the channel's protocol: {error}")
         if error is not None:
             # Without a channel the process is useless, and may still run.
-            self._kill()
+            self._kill_process()
 
-    def _decide(self, reason: str, *, blameless: bool = False) -> None:
+    def _set_reason(self, reason: str, *, blameless: bool = False) -> None:
         if not self.ended.done():
             self.blameless = blameless
             self.ended.set_result(reason)
 
-    def _kill(self) -> None:
+    def _kill_process(self) -> None:
         if not self.gone.done():
             end_process(self._forked.pidfd)
 
@@ -281,18 +281,18 @@ class HostProcess:
         self.gone.set_result(None)
         asyncio.get_running_loop().remove_reader(self._forked.pidfd)
         os.close(self._forked.pidfd)
-        self._keep(asyncio.create_task(self._finish()))
+        self._keep_task(asyncio.create_task(self._complete_end()))
 
-    async def _finish(self) -> None:
+    async def _complete_end(self) -> None:
         await asyncio.wait([self._forked.status], timeout=_STATUS_S)
         if self._zygote.ended:
-            self._decide("the zygote ended", blameless=True)
-        self._decide(self._exit())
+            self._set_reason("the zygote ended", blameless=True)
+        self._set_reason(self._exit_reason())
         if self._ping is not None:
             self._ping.cancel()
         await self.channel.close()
 
-    def _exit(self) -> str:
+    def _exit_reason(self) -> str:
         status = self._forked.status.result() if self._forked.status.done() else None
         if status is None:
             return "it ended"
@@ -307,7 +307,7 @@ class HostProcess:
             else f"{signal.Signals(-code).name} ended it"
         )
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
+    def _keep_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -372,7 +372,7 @@ class Host:
             SkillError: `plugin_host_ended` if it cannot start, `plugin_host_disabled`, or
                 `confinement_unavailable`.
         """
-        await self._running()
+        await self._ensure_running()
 
     async def call(
         self,
@@ -416,9 +416,9 @@ class Host:
     async def _process_for(self, method: Method) -> AsyncIterator[HostProcess]:
         """Yield the process for one call, started if it does not run."""
         try:
-            process = await self._running()
+            process = await self._ensure_running()
         except SkillError as error:
-            raise _error_of(method, error.code, str(error)) from None
+            raise _host_error(method, error.code, str(error)) from None
         with process.call():
             try:
                 yield process
@@ -427,10 +427,10 @@ class Host:
                 raise
             except Unreadable:
                 text = "The plugin's answer is not valid for its hook"
-                raise _error_of(method, BAD_OUTCOME, text, may_cost=True) from None
+                raise _host_error(method, BAD_OUTCOME, text, may_cost=True) from None
             except ChannelClosed:
                 text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
-                raise _error_of(method, ENDED, text, may_cost=True) from None
+                raise _host_error(method, ENDED, text, may_cost=True) from None
 
     @property
     def busy(self) -> bool:
@@ -438,7 +438,7 @@ class Host:
         process = self.process
         return self._starting is not None or (process is not None and process.busy)
 
-    def expect(self, method: Method, answer: Any) -> None:
+    def expect_answer(self, method: Method, answer: Any) -> None:
         """Require exactly this answer to the method from every later process, before the process
         serves a call; any other answer disables the tenant."""
         self._expected = (method, method.answers.write(answer))
@@ -483,29 +483,29 @@ class Host:
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
         write("plugin_host_log", host=self.name, text=scrub_start(text, _MAX_LINE))
 
-    async def _running(self) -> HostProcess:
+    async def _ensure_running(self) -> HostProcess:
         if self._closed is not None:
-            raise self._not_running()
+            raise self._closed_error()
         if self.disabled is not None:
             text = f"Plugin host of {self.name} is disabled: {self.disabled.reason}"
             raise SkillError(DISABLED, text)
         if self._starting is None:
             if self._process is not None and self._process.usable:
                 return self._process
-            self._starting = asyncio.create_task(self._start())
-            self._starting.add_done_callback(self._started)
+            self._starting = asyncio.create_task(self._start_process())
+            self._starting.add_done_callback(self._on_started)
         try:
             # All callers wait for one start, which goes on if the first of them is cancelled.
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
             if self._closed is not None:
-                raise self._not_running() from None
+                raise self._closed_error() from None
             raise
 
-    def _not_running(self) -> SkillError:
+    def _closed_error(self) -> SkillError:
         return SkillError(ENDED, f"Plugin host of {self.name} does not run: {self._closed}")
 
-    async def _start(self) -> HostProcess:
+    async def _start_process(self) -> HostProcess:
         try:
             process = self._process = await self._launch(self)
         except (ZygoteEnded, OSError) as error:
@@ -515,7 +515,7 @@ class Host:
         try:
             with process.call():
                 await process.channel.call(START, timeout_s=self.config.start_s)
-                same = await self._declares_the_same(process)
+                same = await self._has_expected_answer(process)
         except TimeoutError:
             process.kill(f"it had not started after {self.config.start_s:g} s")
         except (ChannelClosed, Unreadable):
@@ -536,7 +536,7 @@ class Host:
         code = ENDED if self.disabled is None else DISABLED
         raise SkillError(code, f"Plugin host of {self.name} could not be started: {reason}")
 
-    async def _declares_the_same(self, process: HostProcess) -> bool:
+    async def _has_expected_answer(self, process: HostProcess) -> bool:
         if self._expected is None:
             return True
         method, expected = self._expected
@@ -544,7 +544,7 @@ class Host:
         # Compared as text, because 1, 1.0 and true are equal in Python.
         return method.answers.write(answer) == expected
 
-    def _started(self, starting: asyncio.Task[HostProcess]) -> None:
+    def _on_started(self, starting: asyncio.Task[HostProcess]) -> None:
         self._starting = None
         if not starting.cancelled():
             starting.exception()  # every caller got it; otherwise asyncio logs it
@@ -567,7 +567,7 @@ class Host:
         self._on_fault(self)
 
 
-def _error_of(method: Method, code: str, text: str, *, may_cost: bool = False) -> SolwardError:
+def _host_error(method: Method, code: str, text: str, *, may_cost: bool = False) -> SolwardError:
     if method.name.startswith("provider."):
         return ProviderError(text, retryable=code == ENDED, may_cost=may_cost)
     return SkillError(code, text)

@@ -83,20 +83,20 @@ class HostedProvider:
             call, running = self._completion_call(tenant, request, options, context)
             assert running.egress is not None
             running.egress.limits = self.whole
-            with _as_provider():
+            with _provider_errors():
                 completion: Completion = await tenant.call(methods.PROVIDER_COMPLETE, call, running)
             return completion
 
     async def stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncGenerator[str | Usage, None]:
-        """Yield one completion in pieces; raises as `complete`."""
+        """Yield one completion in pieces; raises the errors of `complete`."""
         async with self.lend() as tenant:
             call, running = self._completion_call(tenant, request, options, context)
             stream = tenant.stream(methods.PROVIDER_STREAM, call, running)
             async with aclosing(stream) as pieces:
                 while True:
-                    with _as_provider():
+                    with _provider_errors():
                         piece: str | Usage | None = await anext(pieces, None)
                     if piece is None:
                         return
@@ -104,15 +104,15 @@ class HostedProvider:
                         yield piece
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """Return a model's price; raises as `complete`."""
+        """Return a model's price; raises the errors of `complete`."""
         call = {"name": self.spec.name, "model": model, "options": options}
         async with self.lend() as tenant:
-            running = self._running(tenant, ProviderContext())
-            with _as_provider():
+            running = self._new_call(tenant, ProviderContext())
+            with _provider_errors():
                 price: ModelPrice | None = await tenant.call(methods.PROVIDER_PRICE, call, running)
             return price
 
-    def _running(self, tenant: TenantHost, context: ProviderContext) -> RunningCall:
+    def _new_call(self, tenant: TenantHost, context: ProviderContext) -> RunningCall:
         variable, secret = self.spec.secret_env, context.secret
         egress = EgressCall(
             tenant=tenant.connections,
@@ -131,7 +131,7 @@ class HostedProvider:
         options: Mapping[str, Any],
         context: ProviderContext,
     ) -> tuple[dict[str, Any], RunningCall]:
-        running, variable = self._running(tenant, context), self.spec.secret_env
+        running, variable = self._new_call(tenant, context), self.spec.secret_env
         assert running.egress is not None
         # The host gets a placeholder; the service puts the key into requests that may carry it.
         lent = None if variable is None else running.egress.placeholder(variable)
@@ -146,7 +146,7 @@ class HostedProvider:
 
 
 @contextmanager
-def _as_provider() -> Iterator[None]:
+def _provider_errors() -> Iterator[None]:
     """Let errors pass that a provider may raise, and turn all others into `ProviderError`."""
     try:
         yield
@@ -228,14 +228,14 @@ class ModelHosts:
         """
         self._modules[spec.name] = module
         self._specs[spec.name] = spec
-        return _ModelProvider(spec, self._lent, _WHOLE).hooks()
+        return _ModelProvider(spec, self._lend_host, _WHOLE).hooks()
 
     def warm(self, names: Collection[str], after_s: float = _WARM_AFTER_S) -> None:
         """Start the hosts in the background and import litellm for these providers, so that no
         first call waits for it. Names of other providers are ignored."""
         specs = [spec for name, spec in sorted(self._specs.items()) if name in names]
         if specs and self._warming is None:
-            self._warming = asyncio.create_task(self._warm(specs, after_s))
+            self._warming = asyncio.create_task(self._warm_hosts(specs, after_s))
 
     async def close(self) -> None:
         """End the hosts and their calls."""
@@ -247,17 +247,17 @@ class ModelHosts:
         await self._egress.close()
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[TenantHost]:
+    async def _lend_host(self) -> AsyncIterator[TenantHost]:
         """Yield the least busy host, for one call."""
-        await self._opened()
+        await self._ensure_open()
         # A disabled host has no calls, so that as the least busy it would get all of them.
         model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
-        async with self._lent_by(model) as tenant:
+        async with self._lend(model) as tenant:
             yield tenant
 
     @asynccontextmanager
-    async def _lent_by(self, model: _ModelHost) -> AsyncIterator[TenantHost]:
-        async with model.lent() as tenant:
+    async def _lend(self, model: _ModelHost) -> AsyncIterator[TenantHost]:
+        async with model.lend_turn() as tenant:
             self._set_nice()
             try:
                 yield tenant
@@ -267,32 +267,32 @@ class ModelHosts:
                 self._set_nice()
 
     def _set_nice(self) -> None:
-        """Set the hosts' nice value, which is another one while a host imports litellm."""
+        """Set the hosts' nice value, which differs while a host imports litellm."""
         starting = any(each.is_starting for each in self._models)
         nice = _SUPERVISION.nice if starting else _SETTLED_NICE
         if nice != self._nice:
             self._nice = nice
-            self._hosts.stand_back(nice)
+            self._hosts.set_nice(nice)
 
-    async def _warm(self, specs: Sequence[ProviderSpec], after_s: float) -> None:
-        """Ask each host for a price of each provider, a call that sends nothing."""
+    async def _warm_hosts(self, specs: Sequence[ProviderSpec], after_s: float) -> None:
+        """Request a price from each provider in each host, which imports litellm offline."""
         await asyncio.sleep(after_s)
         try:
-            await self._opened()
+            await self._ensure_open()
             for model in self._models:
                 for spec in specs:
-                    hosted = HostedProvider(spec, partial(self._lent_by, model))
+                    hosted = HostedProvider(spec, partial(self._lend, model))
                     await hosted.price(spec.default_model, {})
         except SolwardError as error:
             # The first call fails the same way and tells its caller.
             _log.info("model_hosts_not_warmed", error=str(error))
 
-    async def _opened(self) -> None:
+    async def _ensure_open(self) -> None:
         if self._opening is None or (self._opening.done() and not self._models):
-            self._opening = asyncio.create_task(self._open())
+            self._opening = asyncio.create_task(self._open_hosts())
         await asyncio.shield(self._opening)
 
-    async def _open(self) -> None:
+    async def _open_hosts(self) -> None:
         folder = models.installed(self._root)
         if folder is None and not models.beside_the_service():
             raise ProviderError(
@@ -318,7 +318,7 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host with its running and waiting calls, its process after a first call, calls by lane."""
+    """A host of model providers with the numbers of its calls, in total and by lane."""
 
     host: Host
     capabilities: Capabilities
@@ -334,7 +334,7 @@ class _ModelHost:
         return self.calls > 0 and (self.settled is None or self.settled != self.host.pid)
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[TenantHost]:
+    async def lend_turn(self) -> AsyncIterator[TenantHost]:
         """Wait for a turn, and yield the host for one call."""
         self.calls += 1
         try:

@@ -29,7 +29,7 @@ import httpx
 import structlog
 
 from solward.context import SkillContext
-from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, sayable
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, error_of_plugin
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.forking import SharedZygote
 from solward.hosts.host import UNCONFINED, Host, HostConfig, SupervisionLimits
@@ -40,7 +40,7 @@ from solward.hosts.wire import methods
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, Plugin, Verdict
-from solward.plugins.discovery import Candidate, Folders, environment, of_folder, survey
+from solward.plugins.discovery import Candidate, Folders, environment, folder_candidates, survey
 from solward.plugins.folders.layout import InstalledDistribution, canonical
 from solward.plugins.folders.storage import make_storage, storage_folder
 from solward.plugins.hooks import (
@@ -50,7 +50,7 @@ from solward.plugins.hooks import (
     OPTIONAL,
     broken,
 )
-from solward.plugins.load import DeclaredPlugin, ImportResult, checked
+from solward.plugins.load import DeclaredPlugin, ImportResult, check_plugins
 from solward.plugins.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.support import jsontext
 from solward.support.tasks import end
@@ -101,7 +101,7 @@ _DRAIN_S: Final = 60.0
 
 @dataclass(slots=True)
 class _FaultyCalls:
-    """The times of the last calls that failed by their plugin's fault, and its problem's text."""
+    """The times of a plugin's last faulty calls, and the text of the resulting problem."""
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_FAULTS))
     detail: str = ""
@@ -130,8 +130,8 @@ class PluginHosts:
         home: Path | None = None,
     ) -> None:
         self.on_problem: Callable[[Problem], object] = lambda _problem: None
-        """Called with each new problem of a running plugin, and again with others of its host."""
-        self.hosts = make(self._report)
+        """Called with all problems of a host's plugins whenever one of them is new."""
+        self.hosts = make(self._report_problems)
         self._opened = False
         self._egress = Egress()
         self._secret = secret
@@ -154,8 +154,8 @@ class PluginHosts:
         """Return the host of a plugin; None if the plugin is not loaded."""
         return self._tenants.get((group, name))
 
-    def _report(self, host: Host) -> None:
-        for problem in self._faults(host):
+    def _report_problems(self, host: Host) -> None:
+        for problem in self._problems_of(host):
             self.on_problem(problem)
 
     def crashes(self) -> dict[str, int]:
@@ -164,9 +164,9 @@ class PluginHosts:
 
     def faults(self) -> list[Problem]:
         """Return the problems of running plugins."""
-        return [problem for host in self._running for problem in self._faults(host)]
+        return [problem for host in self._running for problem in self._problems_of(host)]
 
-    def _faults(self, host: Host) -> list[Problem]:
+    def _problems_of(self, host: Host) -> list[Problem]:
         disabled, run = host.disabled, self._running.get(host, [])
         if disabled is not None:
             return [each.problem(ProblemCode(disabled.fault), disabled.reason) for each in run]
@@ -190,7 +190,7 @@ class PluginHosts:
                 f"{_FAULTS} of its calls failed within {_FAULT_WINDOW_S:g} s, the last because of "
                 f"{fault}; it stays loaded"
             )
-            self._report(host)
+            self._report_problems(host)
 
     def enable(self, candidates: Sequence[Candidate]) -> None:
         """Let the disabled hosts of these plugins start again, and forget their problems."""
@@ -199,7 +199,7 @@ class PluginHosts:
             host.enable()
 
     def retire(self, candidates: Sequence[Candidate], reason: str, *, drain: bool) -> None:
-        """End the hosts of these plugins, which get no new calls; does not wait.
+        """Stop new calls to the hosts of these plugins, and end the hosts without waiting for it.
 
         Args:
             reason: text for callers whose calls end with it.
@@ -211,7 +211,7 @@ class PluginHosts:
             self._tenants = {
                 key: each for key, each in self._tenants.items() if each.host is not host
             }
-            task = asyncio.create_task(self._retired(host, reason, _DRAIN_S if drain else 0.0))
+            task = asyncio.create_task(self._retire_host(host, reason, _DRAIN_S if drain else 0.0))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
 
@@ -219,7 +219,7 @@ class PluginHosts:
         wanted = set(map(id, candidates))
         return [host for host, run in self._running.items() if wanted & set(map(id, run))]
 
-    async def _retired(self, host: Host, reason: str, drain_s: float) -> None:
+    async def _retire_host(self, host: Host, reason: str, drain_s: float) -> None:
         loop = asyncio.get_running_loop()
         last = loop.time() + drain_s
         quiet = min(last, loop.time() + _QUIET_S)
@@ -241,7 +241,7 @@ class PluginHosts:
         for each in candidates:
             groups[canonical(each.distribution), each.group == GUARDRAILS].append(each)
         every = await asyncio.gather(
-            *(self._of_host(name, group) for (name, _), group in groups.items())
+            *(self._start_host(name, group) for (name, _), group in groups.items())
         )
         found = {
             id(candidate): each
@@ -250,7 +250,7 @@ class PluginHosts:
         }
         return [found[id(candidate)] for candidate in candidates]
 
-    async def _of_host(self, name: str, candidates: list[Candidate]) -> list[ImportResult]:
+    async def _start_host(self, name: str, candidates: list[Candidate]) -> list[ImportResult]:
         capabilities = self._capabilities()
         own = candidates[0].installed
         named = [[each.group, each.name, each.entry_point.value] for each in candidates]
@@ -276,7 +276,7 @@ class PluginHosts:
                 # Only now are the declarations known, and a confined process gets no more rights.
                 await self.hosts.remove(host)
                 host = self.hosts.add(replace(config, **kept), capabilities.handlers(self._egress))
-            host.expect(methods.SPECS, specs)
+            host.expect_answer(methods.SPECS, specs)
             await host.start()
         except Exception as error:
             # An error of a tenant is its own problem: the service starts without it.
@@ -292,7 +292,7 @@ class PluginHosts:
         plugins = TenantHost(host, capabilities, host.name, partial(self._on_faulty_call, host))
         self._tenants |= {(each.group, each.name): plugins for each in candidates}
         return [
-            _found(plugins, candidate, each, self._secret)
+            _import_result(plugins, candidate, each, self._secret)
             for candidate, each in zip(candidates, specs, strict=True)
         ]
 
@@ -363,7 +363,7 @@ async def plugin_hosts(
         await plugins.close()
 
 
-def _found(
+def _import_result(
     host: TenantHost, candidate: Candidate, plugin: Plugin, secret: SecretOf
 ) -> ImportResult:
     """Return the plugin that its host declared, or the reason why it cannot be used."""
@@ -377,13 +377,13 @@ def _found(
         if spec is not None and spec.name != candidate.name:
             raise broken(f"it is named {spec.name!r}, but its entry point is {candidate.name!r}")
         if isinstance(spec, ProviderSpec):
-            spec = replace(spec, options=_numbers(spec.options))
+            spec = replace(spec, options=_exact_floats(spec.options))
             calls = HostedProvider(spec, lambda: nullcontext(host)).hooks()
         else:
             if isinstance(spec, SkillSpec):
-                settings = None if spec.settings is None else _numbers(spec.settings)
-                spec = replace(spec, parameters=_numbers(spec.parameters), settings=settings)
-            calls = _Plugin(host, candidate.name, spec, secret).calls()
+                settings = None if spec.settings is None else _exact_floats(spec.settings)
+                spec = replace(spec, parameters=_exact_floats(spec.parameters), settings=settings)
+            calls = _HostedPlugin(host, candidate.name, spec, secret).calls()
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
         return DeclaredPlugin(spec, {hook: call for hook, call in calls.items() if hook in hooks})
     except Rejected as rejected:
@@ -406,12 +406,12 @@ _CODES: Final = frozenset(
 )
 
 
-def _numbers(value: Any) -> Any:
+def _exact_floats(value: Any) -> Any:
     """Return JSON Schema in which fractions are floats if a float represents them exactly."""
     if isinstance(value, Mapping):
-        return {name: _numbers(each) for name, each in value.items()}
+        return {name: _exact_floats(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_numbers(each) for each in value]
+        return [_exact_floats(each) for each in value]
     if isinstance(value, Decimal):
         number = float(value)
         return number if Decimal(repr(number)) == value else value
@@ -419,7 +419,7 @@ def _numbers(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plugin:
+class _HostedPlugin:
     """A skill, venue, payment protocol or guardrail whose hooks are calls into its host."""
 
     host: TenantHost
@@ -430,7 +430,7 @@ class _Plugin:
     def calls(self) -> dict[str, Callable[..., Any]]:
         """Return the hooks by name, called with keyword arguments as in this process. Hooks of
         other groups are among them, but never called."""
-        venue, payment = self._of_venue, self._of_protocol
+        venue, payment = self._call_venue, self._call_protocol
         return {
             "skill_execute": self.skill_execute,
             "venue_quote": partial(venue, methods.VENUE_QUOTE),
@@ -444,12 +444,12 @@ class _Plugin:
 
     @property
     def manifest(self) -> Manifest | None:
-        """The manifest that it declared."""
+        """The manifest that the plugin declared."""
         return Terms.from_spec(self.spec).manifest
 
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """Run the skill; its money calls and reads come back with the capability of this call."""
-        running, placeholders = self._running(context=context)
+        running, placeholders = self._new_call(context=context)
         request = {
             "name": self.name,
             "params": params,
@@ -467,10 +467,10 @@ class _Plugin:
             text = f"Skill {self.name!r} failed with an internal error"
             raise SkillError("internal_error", text) from None
         except SolwardError as error:
-            raise running.own(error) from None
+            raise running.trusted_error(error) from None
         return answer
 
-    def _running(
+    def _new_call(
         self,
         *,
         context: SkillContext | None = None,
@@ -495,7 +495,7 @@ class _Plugin:
             running.late = asyncio.get_running_loop().time() + _LATE * self.spec.timeout_s
         return running, {env: egress.placeholder(env) for env in values}
 
-    def _venue(self, context: VenueContext) -> tuple[RunningCall, dict[str, Any]]:
+    def _venue_call(self, context: VenueContext) -> tuple[RunningCall, dict[str, Any]]:
         """Return a new call, and the arguments that every hook of a venue gets."""
         address, spec = str(context.http.base_url), self.spec
         assert isinstance(spec, VenueSpec)
@@ -503,7 +503,7 @@ class _Plugin:
         # is trusted as the operator's.
         declared = spec.base_url is not None and address.rstrip("/") == spec.base_url.rstrip("/")
         configured = None if declared or not address else address
-        running, placeholders = self._running(
+        running, placeholders = self._new_call(
             configured=configured, client=context.http, key=spec.secret_env
         )
         running.ledger = context.ledger
@@ -514,15 +514,15 @@ class _Plugin:
             "pools": context.pools,
         }
 
-    async def _of_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
+    async def _call_venue(self, method: Method, *, context: VenueContext, **asked: Any) -> Any:
         """Call a venue's hook; an error's text says only that the hook failed."""
-        running, given = self._venue(context)
+        running, given = self._venue_call(context)
         try:
             return await self.host.call(method, given | asked, running)
         except SolwardError as error:
-            raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
+            raise error_of_plugin(error, (InvalidRequest, LedgerUnavailable)) from None
 
-    async def _of_protocol(self, method: Method, **asked: Any) -> Any:
+    async def _call_protocol(self, method: Method, **asked: Any) -> Any:
         """Call a payment protocol's hook, which gets only these arguments."""
         running = RunningCall(self.name)
         running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
@@ -532,17 +532,17 @@ class _Plugin:
             # The host has logged its traceback.
             raise SkillError("internal_error", bug.type_name) from None
         except SolwardError as error:
-            raise sayable(error, (InvalidRequest,)) from None
+            raise error_of_plugin(error, (InvalidRequest,)) from None
 
     async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer | InvalidRequest]:
         """Return the offers in a seller's answer."""
-        found = await self._of_protocol(methods.PAYMENT_OFFERS, answer=answer)
+        found = await self._call_protocol(methods.PAYMENT_OFFERS, answer=answer)
         return [InvalidRequest(each) if isinstance(each, str) else each for each in found]
 
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects
     ) -> str | Hold | None:
-        """Return a rule's answer; if the host ends without one, the rule counts as refusing."""
+        """Return a rule's answer; a host that does not answer counts as a refusal."""
         asked = {"name": self.name, "intent": intent, "effects": effects}
         try:
             answer: Verdict = await self.host.call(
@@ -558,7 +558,7 @@ class _Plugin:
 def declared_terms(
     one: InstalledDistribution, unconfined: Collection[str] = ()
 ) -> dict[str, Terms]:
-    """Return the needs that each plugin declares, by `group:name`. No event loop may run meanwhile.
+    """Return the needs that each plugin declares, by `group:name`. No event loop may be running.
 
     Args:
         unconfined: see `plugin_hosts`.
@@ -566,52 +566,52 @@ def declared_terms(
     Raises:
         FolderError: if a plugin cannot be imported, or declares nothing.
     """
-    return _terms(_declared(one, unconfined))
+    return _terms_by_plugin(_declare_plugins(one, unconfined))
 
 
 def loadable_terms(
     one: InstalledDistribution, unconfined: Collection[str] = ()
 ) -> dict[str, Terms]:
-    """Return `declared_terms` of plugins that a service would load.
+    """Return `declared_terms`, and refuse plugins that the service would not load.
 
     Raises:
         FolderError: if the service would not load one of them, whatever else is installed.
     """
     built_in = [each for each in environment()[0] if each.built_in]
     for problem in survey((one.name,), built_in, Folders([one]))[1]:
-        raise _error(one, problem)
-    found = _declared(one, unconfined)
-    accepted = _terms(found)
+        raise _folder_error(one, problem)
+    found = _declare_plugins(one, unconfined)
+    accepted = _terms_by_plugin(found)
     # Checked as if accepted, so that needs beyond the allowed maximum are refused here as well.
     own = replace(one, accepted=accepted)
     plugins = [replace(candidate, installed=own) for candidate, _ in found]
-    for candidate, plugin in checked(plugins, [each for _, each in found]):
+    for candidate, plugin in check_plugins(plugins, [each for _, each in found]):
         if isinstance(plugin, Rejected):
-            raise _error(one, candidate.problem(plugin.code, plugin.detail))
+            raise _folder_error(one, candidate.problem(plugin.code, plugin.detail))
     return accepted
 
 
-def _declared(
+def _declare_plugins(
     one: InstalledDistribution, unconfined: Collection[str]
 ) -> list[tuple[Candidate, DeclaredPlugin]]:
     async def declared() -> list[tuple[Candidate, DeclaredPlugin]]:
-        candidates = of_folder(one)
+        candidates = folder_candidates(one)
         found: list[tuple[Candidate, DeclaredPlugin]] = []
         async with plugin_hosts(unconfined) as hosts:
             for candidate, each in zip(candidates, await hosts.declared(candidates), strict=True):
                 if isinstance(each, Rejected):
-                    raise _error(one, candidate.problem(each.code, each.detail))
+                    raise _folder_error(one, candidate.problem(each.code, each.detail))
                 found.append((candidate, each))
         return found
 
     return asyncio.run(declared())
 
 
-def _terms(found: Sequence[tuple[Candidate, DeclaredPlugin]]) -> dict[str, Terms]:
+def _terms_by_plugin(found: Sequence[tuple[Candidate, DeclaredPlugin]]) -> dict[str, Terms]:
     return {f"{each.group}:{each.name}": Terms.from_spec(declared.spec) for each, declared in found}
 
 
-def _error(one: InstalledDistribution, problem: Problem) -> FolderError:
+def _folder_error(one: InstalledDistribution, problem: Problem) -> FolderError:
     return FolderError(
         f"{problem.plugin} of {one.name} {one.version} cannot be loaded: {problem.code}:"
         f" {problem.detail}"

@@ -16,7 +16,7 @@ from solward.hosts.forking import (
     SharedZygote,
     Zygote,
     library_paths,
-    modules_of,
+    module_places,
     package_folders,
 )
 from solward.hosts.host import (
@@ -80,10 +80,10 @@ class Hosts:
     async def open(self) -> None:
         """Start the zygote without waiting for it; if that fails, calls raise the reason."""
         try:
-            self._zygote.running()
+            self._zygote.ensure_running()
         except OSError as error:
             _log.warning("plugin_zygote_not_started", reason=str(error))
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch_hosts())
 
     async def unavailable(self) -> str | None:
         """Return why this machine cannot confine hosts; None if it can.
@@ -92,7 +92,7 @@ class Hosts:
             ZygoteEnded: if the zygote ends before it can tell.
             OSError: if it cannot be started.
         """
-        return await self._zygote.running().unavailable()
+        return await self._zygote.ensure_running().unavailable()
 
     def add(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
         """Add a host, started by its first call, and return it.
@@ -103,7 +103,7 @@ class Hosts:
         host = Host(
             config,
             handlers,
-            launch=self._launch,
+            launch=self._launch_process,
             limits=self._limits,
             on_fault=self._on_fault,
         )
@@ -124,19 +124,19 @@ class Hosts:
             raise
         return host
 
-    def stand_back(self, nice: int) -> None:
+    def set_nice(self, nice: int) -> None:
         """Set the nice value of each running host and of their session, except urgent hosts. Hosts
         that start later get the nice value of the limits."""
         zygote = self._zygote.zygote
         if zygote is not None and not self._apart:
-            zygote.stand_back(nice)
+            zygote.set_nice(nice)
         for host in self._hosts:
             if host.pid is not None and not host.config.urgent:
                 # An ordinary user may raise a nice value but not lower it.
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, host.pid, nice)
                 if zygote is not None and self._apart:
-                    zygote.stand_back(nice, host.pid)
+                    zygote.set_nice(nice, host.pid)
 
     async def remove(self, host: Host, reason: str = STOPPED) -> None:
         """End a host and forget it; its callers get `reason`."""
@@ -151,8 +151,8 @@ class Hosts:
         if self._own_zygote:
             await self._zygote.close(self._limits.stop_s)
 
-    async def _launch(self, host: Host) -> HostProcess:
-        zygote, config = self._zygote.running(), host.config
+    async def _launch_process(self, host: Host) -> HostProcess:
+        zygote, config = self._zygote.ensure_running(), host.config
         reason = await zygote.unavailable()
         if reason is not None:
             if config.name not in self._unconfined:
@@ -162,7 +162,7 @@ class Hosts:
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
             _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
-        if config.scratch and (problem := await asyncio.to_thread(self._too_much, config)):
+        if config.scratch and (problem := await asyncio.to_thread(self._storage_problem, config)):
             raise SkillError(
                 STORAGE_FULL,
                 f"{config.name} does not run: {problem}. Make room in {config.scratch}",
@@ -171,7 +171,7 @@ class Hosts:
         try:
             # Finding the libraries reads the disk.
             described = await asyncio.to_thread(
-                _description, config, self._limits.nice, self._apart, confined=reason is None
+                _fork_request, config, self._limits.nice, self._apart, confined=reason is None
             )
             forked = await zygote.fork(described, theirs)
         except BaseException:
@@ -182,7 +182,7 @@ class Hosts:
         channel = Channel(ours, host.handlers, receive_limit=FROM_HOST, on_log=host.log)
         return HostProcess(zygote, forked, channel, confined=reason is None)
 
-    async def _watch(self) -> None:
+    async def _watch_hosts(self) -> None:
         while True:
             await asyncio.sleep(self._limits.watch_s)
             checked = await asyncio.gather(*map(self._check, self.hosts), return_exceptions=True)
@@ -199,21 +199,21 @@ class Hosts:
         if host.config.scratch is None:
             return
         # In a thread, because a disk may be slow.
-        if problem := await asyncio.to_thread(self._too_much, host.config):
+        if problem := await asyncio.to_thread(self._storage_problem, host.config):
             process.kill(problem)
 
-    def _too_much(self, config: HostConfig) -> str | None:
+    def _storage_problem(self, config: HostConfig) -> str | None:
         """Return the problem of the scratch folder or of its disk; None if there is none."""
-        if problem := _stored_too_much(config):
+        if problem := _scratch_problem(config):
             return problem
         # A deleted file that is still mapped takes room without a name until the process ends.
-        if _room(config.scratch or "") < self._limits.free_bytes:
+        if _free_bytes(config.scratch or "") < self._limits.free_bytes:
             return f"the disk of its storage has less than {self._limits.free_bytes} bytes free"
         return None
 
 
-def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) -> dict[str, Any]:
-    modules = modules_of(config.modules)
+def _fork_request(config: HostConfig, nice: int, apart: bool, *, confined: bool) -> dict[str, Any]:
+    modules = module_places(config.modules)
     own = [place for each in modules.values() for place in each["folders"] or [each["origin"]]]
     read = [*library_paths(), *package_folders("solward"), *own]
     if config.folder is not None:
@@ -229,14 +229,14 @@ def _description(config: HostConfig, nice: int, apart: bool, *, confined: bool) 
     }
 
 
-def _room(folder: str) -> int:
+def _free_bytes(folder: str) -> int:
     """Return the number of bytes that this user may still store on a folder's disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
-def _stored_too_much(config: HostConfig) -> str | None:
-    """Return the problem of the scratch folder, or None; read no more of it than is allowed."""
+def _scratch_problem(config: HostConfig) -> str | None:
+    """Return the problem of the scratch folder; None if there is none. It stops at the limits."""
     size = count = 0
     folders = [config.scratch or ""]
     while folders:

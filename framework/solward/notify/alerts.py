@@ -59,34 +59,34 @@ GATHER_S = 1.0
 _Data = Mapping[str, Any]
 
 
-def _line_of(
+def _fields(
     *same: str, by: Sequence[str] = (), **others: str
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Return line field -> event field, and the line fields that, with the event's name, define the
-    group. Fields in `same` have the same name in line and event."""
+    """Return the event field of each line field, and the line fields that define a group together
+    with the event's name. Fields in `same` have the same name in line and event."""
     return {field: field for field in same} | others, by
 
 
 # Event -> the fields of its line. `detail` is the text of a line.
 _LINES: Final[dict[str, tuple[dict[str, str], Sequence[str]]]] = {
-    EventKind.TRANSACTION_BLOCKED: _line_of(
+    EventKind.TRANSACTION_BLOCKED: _fields(
         "rule", "walletId", "principal", transactionId="id", detail="error", by=["rule", "walletId"]
     ),
-    EventKind.HOLD_CREATED: _line_of(
+    EventKind.HOLD_CREATED: _fields(
         "walletId", principal="asked", holdId="id", detail="sentence", by=["walletId"]
     ),
-    EventKind.SWITCH_FROZEN: _line_of("walletId", "principal", detail="reason", by=["walletId"]),
-    EventKind.SWITCH_THAWED: _line_of("walletId", "principal", by=["walletId"]),
-    EventKind.AGENT_ERROR: _line_of("agentId", detail="error", by=["agentId"]),
-    EventKind.SCHEDULE_PAUSED: _line_of(
+    EventKind.SWITCH_FROZEN: _fields("walletId", "principal", detail="reason", by=["walletId"]),
+    EventKind.SWITCH_THAWED: _fields("walletId", "principal", by=["walletId"]),
+    EventKind.AGENT_ERROR: _fields("agentId", detail="error", by=["agentId"]),
+    EventKind.SCHEDULE_PAUSED: _fields(
         "walletId", "scheduleId", detail="reason", by=["scheduleId"]
     ),
-    EventKind.WALLET_EXPORTED: _line_of("walletId", "principal", by=["walletId"]),
-    EventKind.KEYSTORE_ROTATED: _line_of("principal"),
-    EventKind.ADMIN_CREATED: _line_of("adminId", "principal", by=["adminId"]),
-    EventKind.ADMIN_REVOKED: _line_of("adminId", "principal", by=["adminId"]),
-    EventKind.WEBHOOK_REFUSED: _line_of("holdId", detail="reason"),
-    EventKind.ALERT_RAISED: _line_of(
+    EventKind.WALLET_EXPORTED: _fields("walletId", "principal", by=["walletId"]),
+    EventKind.KEYSTORE_ROTATED: _fields("principal"),
+    EventKind.ADMIN_CREATED: _fields("adminId", "principal", by=["adminId"]),
+    EventKind.ADMIN_REVOKED: _fields("adminId", "principal", by=["adminId"]),
+    EventKind.WEBHOOK_REFUSED: _fields("holdId", detail="reason"),
+    EventKind.ALERT_RAISED: _fields(
         "walletId", "principal", "transactionId", "detail", by=["walletId", "principal"]
     ),
 }
@@ -127,7 +127,7 @@ class DeliveryResult:
 
 
 class AlertWebhook(Sender):
-    """The alerts' webhook of one process.
+    """The sender of alerts to the operator's webhook, one for each process.
 
     Args:
         names: those of `NAMES` to send.
@@ -182,23 +182,23 @@ class AlertWebhook(Sender):
         )
 
     async def note(self, name: str, detail: str) -> None:
-        """Store a note without an event in the audit log; waits for the disk."""
+        """Store a note that has no event in the audit log; waits for the disk."""
         if name in self._names:
             async with self._database.write() as connection:
                 fields = jsontext.dumps({"detail": safe_text(detail)})
                 await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
 
-    def _concerns(self, event: str, data: Any) -> bool:
+    def _wants_event(self, event: str, data: Any) -> bool:
         if event not in _LINES:
             return False
         # A principal that pauses a schedule needs no note about it.
         if event == EventKind.SCHEDULE_PAUSED and data["principal"] != SERVICE:
             return False
-        return _name_of(event, data) in self._names
+        return _message_name(event, data) in self._names
 
     async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
-        await add_notes(connection, _together(list(map(_note_of, events))))
+        await add_notes(connection, _merge_notes(list(map(_note_from_event, events))))
 
     async def _prepare(self, connection: AsyncConnection) -> None:
         if await store.next_due(connection, self.channel) is not None:
@@ -245,7 +245,7 @@ async def send_test(settings: Settings) -> DeliveryResult:
 
 def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
     """Return the body of a message about groups, as JSON text."""
-    lines = [_line(group) for group in groups[:MOST_LINES]]
+    lines = [_message_line(group) for group in groups[:MOST_LINES]]
     more = groups[MOST_LINES:]
     left_out = {"lines": len(more), "count": sum(group.count for group in more)}
     if shape == "slack":
@@ -259,24 +259,24 @@ def safe_text(text: str) -> str:
     return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
 
 
-def _name_of(event: str, data: _Data) -> str:
+def _message_name(event: str, data: _Data) -> str:
     return str(data["alert"]) if event == EventKind.ALERT_RAISED else event
 
 
-def _note_of(told: tuple[str, _Data]) -> Note:
+def _note_from_event(told: tuple[str, _Data]) -> Note:
     event, data = told
     if event == EventKind.TRANSACTION_BLOCKED:
         data = {**data, "rule": data["guardrailsApplied"][-1]}
     shows, grouped_by = _LINES[event]
     fields = present(**{field: data.get(source) for field, source in shows.items()})
-    name = _name_of(event, data)
+    name = _message_name(event, data)
     key = jsontext.dumps([name, *(fields.get(field) for field in grouped_by)])
     if "detail" in fields:
         fields["detail"] = safe_text(str(fields["detail"]))
     return Note(key, name, jsontext.dumps(fields), 1 + int(data.get("unwritten") or 0))
 
 
-def _together(notes: Sequence[Note]) -> list[Note]:
+def _merge_notes(notes: Sequence[Note]) -> list[Note]:
     by_key: dict[str, Note] = {}
     for each in notes:
         earlier = by_key.get(each.key)
@@ -285,7 +285,7 @@ def _together(notes: Sequence[Note]) -> list[Note]:
     return list(by_key.values())
 
 
-def _line(group: Group) -> dict[str, Any]:
+def _message_line(group: Group) -> dict[str, Any]:
     times = {"firstAt": iso(group.first_ms), "lastAt": iso(group.last_ms)}
     return {"name": group.name, "count": group.count, **times, **jsontext.loads(group.fields)}
 
@@ -295,15 +295,15 @@ def _slack_text(lines: Sequence[_Data], left_out: Mapping[str, int], dashboard: 
     texts = []
     for line in lines:
         times = f" x{line['count']}" if line["count"] > 1 else ""
-        about = [f"{field} `{_plain(str(line[field]))}`" for field in _SHOWN if field in line]
-        detail = [f"`{_plain(line['detail'])}`"] if "detail" in line else []
+        about = [f"{field} `{_slack_plain(str(line[field]))}`" for field in _SHOWN if field in line]
+        detail = [f"`{_slack_plain(line['detail'])}`"] if "detail" in line else []
         texts.append("• " + "  ".join([f"*{line['name']}*{times}", *about, *detail]))
     if left_out["lines"]:
         texts.append(f"• and {left_out['count']} more of {left_out['lines']} others")
-    return "\n".join([f"Solward  {_plain(dashboard)}", *texts])
+    return "\n".join([f"Solward  {_slack_plain(dashboard)}", *texts])
 
 
-def _plain(text: str) -> str:
+def _slack_plain(text: str) -> str:
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("`", "'")):
         text = text.replace(character, entity)
     return text
@@ -426,7 +426,7 @@ _Condition = tuple[Alert, str]
 
 @dataclass(slots=True)
 class Watch:
-    """Raises alerts for the conditions of one process.
+    """A periodic check that raises alerts for the problems of one process.
 
     Attributes:
         ledger_health: returns `{healthy, network, slot}`.
@@ -448,17 +448,17 @@ class Watch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Look every `look_s` seconds while the block runs."""
-        async with in_background(self._watch(), "solward-alert-watch"):
+        """Call `look` every `look_s` seconds while the block runs."""
+        async with in_background(self._watch_forever(), "solward-alert-watch"):
             yield
 
     async def look(self) -> None:
-        """Look once, and raise alerts for new conditions.
+        """Check once, and raise alerts for problems that the last check did not find.
 
         Raises:
             StoreError: no alert was raised; the next look finds the conditions again.
         """
-        now = await self._conditions()
+        now = await self._find_conditions()
         found = {each: self._found.get(each, 0) + 1 for each in now}
         new = [
             each for each, looks in found.items() if looks == (LOOKS if each[0] in _PASSING else 1)
@@ -481,7 +481,7 @@ class Watch:
         # Set last, so that a condition without a stored alert is still new in the next look.
         self._found, self._crashes, self._broken = found, crashes, broken
 
-    async def _conditions(self) -> list[_Condition]:
+    async def _find_conditions(self) -> list[_Condition]:
         found: list[_Condition] = []
         health = await self.ledger_health()
         if not health["healthy"]:
@@ -492,10 +492,10 @@ class Watch:
         ]
         found += [(Alert.PLUGIN_PROBLEM, str(problem)) for problem in self.problems()]
         if self.database.shared:
-            found += await self._queue()
+            found += await self._queue_conditions()
         return list(dict.fromkeys(found))
 
-    async def _queue(self) -> list[_Condition]:
+    async def _queue_conditions(self) -> list[_Condition]:
         async with self.database.read() as connection:
             running = (await agents.count_by_status(connection)).get(AgentStatus.RUNNING.value)
             workers = await agents.count_workers(connection)
@@ -508,7 +508,7 @@ class Watch:
             ]
         return []
 
-    async def _watch(self) -> None:
+    async def _watch_forever(self) -> None:
         while True:
             try:
                 await self.look()

@@ -153,7 +153,7 @@ class DeliveryClaim:
 async def add(
     connection: AsyncConnection, channel: Channel, delivery_id: str, subject: str, body: str
 ) -> None:
-    """Store a delivery in its event's transaction, in place of a waiting one of the same subject.
+    """Store a delivery in its event's transaction. It replaces a waiting one for the same subject.
 
     Args:
         subject: the id of the delivery's subject, such as a hold.
@@ -225,7 +225,7 @@ async def forget_old(connection: AsyncConnection) -> None:
 
 
 async def waiting_counts(connection: AsyncConnection) -> dict[str, tuple[int, bool]]:
-    """Return channel -> number of waiting deliveries, and whether a try of any has failed."""
+    """Return the number of waiting deliveries by channel, and whether any try of them failed."""
     rows = await connection.execute(_WAITS)
     return {channel: (int(count), bool(failed)) for channel, count, failed in rows}
 
@@ -292,13 +292,13 @@ class Sender(ABC):
         def on_committed(events: Sequence[Event]) -> None:
             if publish is not None:
                 publish(events)
-            if any(self._concerns(each.event, each.data) for each in events):
+            if any(self._wants_event(each.event, each.data) for each in events):
                 self._woken.set()
 
         async def before_commit(connection: AsyncConnection) -> None:
             if earlier is not None:
                 await earlier(connection)
-            await self._enqueue(connection)
+            await self._store_recorded(connection)
 
         if not database.shared:
             # The home's lock proves that no other process sends.
@@ -306,18 +306,18 @@ class Sender(ABC):
                 await forget_leases(connection, self.channel)
         database.before_commit, database.on_committed = before_commit, on_committed
         try:
-            async with in_background(self._deliver(), f"solward-{self.channel}"):
+            async with in_background(self._deliver_forever(), f"solward-{self.channel}"):
                 yield
         finally:
             database.before_commit, database.on_committed = earlier, publish
 
-    async def _enqueue(self, connection: AsyncConnection) -> None:
-        told = [each for each in outbox.recorded_events(connection) if self._concerns(*each)]
+    async def _store_recorded(self, connection: AsyncConnection) -> None:
+        told = [each for each in outbox.recorded_events(connection) if self._wants_event(*each)]
         if told:
             await self._store(connection, told)
 
     @abstractmethod
-    def _concerns(self, event: str, data: Any) -> bool:
+    def _wants_event(self, event: str, data: Any) -> bool:
         """Return whether the receiver gets this event."""
 
     @abstractmethod
@@ -336,14 +336,14 @@ class Sender(ABC):
         waits."""
         return await next_due(connection, self.channel)
 
-    async def _deliver(self) -> None:
+    async def _deliver_forever(self) -> None:
         async with new_client() as client:
             while True:
                 pause = self._pace.poll_s
                 try:
                     while await self._deliver_due(client):
                         pass
-                    pause = await self._pause()
+                    pause = await self._pause_s()
                 except StoreError as error:
                     _log.warning("webhook_waits", webhook=self.channel, error=str(error))
                 except Exception:
@@ -356,7 +356,7 @@ class Sender(ABC):
                         await asyncio.sleep(self._pace.gather_s)
                 self._woken.clear()
 
-    async def _pause(self) -> float:
+    async def _pause_s(self) -> float:
         async with self._database.read() as connection:
             due_ms = await self._next_due(connection)
         if due_ms is None:
@@ -372,13 +372,13 @@ class Sender(ABC):
                 await forget_old(connection)
         async with asyncio.TaskGroup() as group:
             for each in claimed:
-                group.create_task(self._try(client, each))
+                group.create_task(self._try_delivery(client, each))
         return bool(claimed)
 
-    async def _try(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> None:
+    async def _try_delivery(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> None:
         try:
             failure = await send(client, self._url, self._secret, claimed, self._pace.timeout_s)
-            await self._end_try(claimed, failure)
+            await self._record_try(claimed, failure)
         except StoreError as error:
             # The delivery is sent again when the lease has ended.
             _log.warning(
@@ -388,7 +388,7 @@ class Sender(ABC):
             # This delivery is sent again later too; the others of the group continue.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
-    async def _end_try(self, claimed: DeliveryClaim, failure: str | None) -> None:
+    async def _record_try(self, claimed: DeliveryClaim, failure: str | None) -> None:
         async with self._database.write() as connection:
             now = await clock(connection)
             end_ms = claimed.created_ms + int(self._pace.give_up_s * 1000)

@@ -64,7 +64,7 @@ class SentDecision:
 
 
 class Webhook(Sender):
-    """The webhook of one process."""
+    """The sender of holds to the approvals' webhook, and the checker of its signed decisions."""
 
     channel = "approvals"
 
@@ -107,7 +107,7 @@ class Webhook(Sender):
         """
         await self.check(sent)
         act_as(WEBHOOK)
-        said = _read(sent.body)
+        said = _read_decision(sent.body)
         decides = approvals.approve if said.decision == "approve" else approvals.deny
         return await decides(sent.hold_id, WEBHOOK, said.note)
 
@@ -119,7 +119,7 @@ class Webhook(Sender):
                 `WINDOW_S` of the database's clock, or it was sent before. The audit log records the
                 refusal without the body.
         """
-        refused = await self._refusal(sent)
+        refused = await self._refusal_reason(sent)
         if refused is None:
             metrics.WEBHOOK_DECISIONS.labels("accepted").inc()
             return
@@ -127,7 +127,7 @@ class Webhook(Sender):
         await self._record_refusal(sent.hold_id, refused)
         raise DecisionRefused(REFUSALS[refused])
 
-    async def _refusal(self, sent: SentDecision) -> str | None:
+    async def _refusal_reason(self, sent: SentDecision) -> str | None:
         seconds = seconds_of(sent.timestamp)
         # A sender without the secret learns no more than this, and causes no query.
         if seconds is None or not is_nonce(sent.nonce) or not is_hold_id(sent.hold_id):
@@ -160,7 +160,7 @@ class Webhook(Sender):
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
-    def _concerns(self, event: str, data: Any) -> bool:
+    def _wants_event(self, event: str, data: Any) -> bool:
         return event.partition(":")[0] == _KIND
 
     def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
@@ -190,7 +190,7 @@ class Webhook(Sender):
             await store.add(connection, self.channel, str(uuid.uuid4()), hold_id, text)
 
 
-def _read(body: bytes) -> SignedHoldDecision:
+def _read_decision(body: bytes) -> SignedHoldDecision:
     try:
         fields = jsontext.read(body)
     except jsontext.UnfitValue as error:

@@ -46,7 +46,7 @@ class PluginAct:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sort key: the newest has the greatest."""
+        """Sort key, which is greatest for the newest act."""
         return self.made_ms, self.id
 
 
@@ -86,11 +86,11 @@ async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
         if done.rowcount and after.id == each.id:
             subject = {"distribution": each.distribution}
             record_act(
-                connection, EventKind.PLUGIN_CHANGED, subject, _shown(before), _shown(after), by=CLI
+                connection, EventKind.PLUGIN_CHANGED, subject, _state(before), _state(after), by=CLI
             )
 
 
-def _shown(act: PluginAct | None) -> dict[str, object]:
+def _state(act: PluginAct | None) -> dict[str, object]:
     if act is None:
         return {"version": None, "digest": None, "enabled": False}
     return {"version": act.version, "digest": act.digest, "enabled": act.enabled}

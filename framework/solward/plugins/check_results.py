@@ -88,7 +88,7 @@ class CheckResult:
         }
 
     def check_wheel(self, path: Path) -> None:
-        """Check that this wheel is the wheel of the result.
+        """Check that a file is the wheel that was checked.
 
         Raises:
             FolderError: if it is another wheel, or cannot be read.
@@ -161,11 +161,11 @@ def read_key(path: Path) -> CheckKey:
         raise FolderError(f"{path} is not a key made by `solward plugins key`") from None
 
 
-def signed(result: CheckResult, key: CheckKey) -> bytes:
+def sign_result(result: CheckResult, key: CheckKey) -> bytes:
     """Return the bytes of a signed result file."""
     said = result.to_json()
     signature = key.sign(_DOMAIN + jsontext.dumps(said, canonical=True).encode())
-    return _file({"key": key.public, "result": said, "signature": signature})
+    return _encode_file({"key": key.public, "result": said, "signature": signature})
 
 
 def read_result(path: Path, public: str) -> CheckResult:
@@ -188,7 +188,7 @@ def read_result(path: Path, public: str) -> CheckResult:
     try:
         raw = jsontext.read(data)
         said, key, signature = raw["result"], raw["key"], bytes.fromhex(raw["signature"])
-        same = data == _file({"key": key, "result": said, "signature": signature.hex()})
+        same = data == _encode_file({"key": key, "result": said, "signature": signature.hex()})
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FolderError(f"{path} is not a result of `solward plugins check --sign`") from None
     if key != public:
@@ -200,14 +200,14 @@ def read_result(path: Path, public: str) -> CheckResult:
         or not Signature(signature).verify(Pubkey(bytes.fromhex(match[1])), message)
     ):
         raise FolderError(f"{path} was changed after it was signed")
-    return _result(said, path)
+    return _parse_result(said, path)
 
 
-def _file(raw: dict[str, Any]) -> bytes:
+def _encode_file(raw: dict[str, Any]) -> bytes:
     return f"{jsontext.dumps(raw, canonical=True)}\n".encode()
 
 
-def _result(said: Any, path: Path) -> CheckResult:
+def _parse_result(said: Any, path: Path) -> CheckResult:
     """Return the signed content, which another version of Solward may have written."""
     try:
         if said["format"] != FORMAT:

@@ -113,7 +113,7 @@ class Place:
 
     @property
     def trust(self) -> str | None:
-        """The power over the service of code that is installed there; None for an own folder."""
+        """The power of code that is installed there over the service; None for an own folder."""
         if self.installed is not None:
             return None
         if self.runs:
@@ -158,10 +158,10 @@ def survey(
     if candidates is None:
         candidates, problems = environment()
     every = list(candidates)
-    places = {each.distribution: _place(each) for each in every if not each.built_in}
+    places = {each.distribution: _place_of(each) for each in every if not each.built_in}
     if folders is not None:
         taken = {canonical(each.distribution) for each in every}
-        every += _of_folders(folders, taken, places, problems)
+        every += _folders_candidates(folders, taken, places, problems)
     present = {BUILT_IN, *(canonical(name) for name in places)}
     present |= {canonical(each.distribution) for each in problems}
     if folders is not None:
@@ -190,8 +190,8 @@ def survey(
     return chosen, problems, tuple(places.values())
 
 
-def of_folder(one: InstalledDistribution) -> list[Candidate]:
-    """Return the plugins in a folder of their own, from its entry points; imports nothing.
+def folder_candidates(one: InstalledDistribution) -> list[Candidate]:
+    """Return the plugins of a distribution in its own folder; imports nothing.
 
     Raises:
         FolderError: if the entry points cannot be read.
@@ -205,7 +205,7 @@ def of_folder(one: InstalledDistribution) -> list[Candidate]:
     return [Candidate(each, one.name, one.version, one) for each in points if each.group in GROUPS]
 
 
-def _of_folders(
+def _folders_candidates(
     folders: Folders, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
 ) -> list[Candidate]:
     """Return the plugins in their own folders that may be loaded; add their places and problems."""
@@ -214,7 +214,7 @@ def _of_folders(
         problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
     for one in folders.installed:
         try:
-            candidates = of_folder(one)
+            candidates = folder_candidates(one)
         except FolderError as error:
             problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", one.name, str(error)))
             continue
@@ -234,7 +234,7 @@ def _of_folders(
     return found
 
 
-def _place(candidate: Candidate) -> Place:
+def _place_of(candidate: Candidate) -> Place:
     runs: list[str] = []
     dist = candidate.entry_point.dist
     if dist is not None:
@@ -244,7 +244,7 @@ def _place(candidate: Candidate) -> Place:
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
-    """Return the candidate that gets a disputed name: the built-in one, or the only one."""
+    """Return the candidate that gets a name: the only one, or the built-in one; else None."""
     built_in = [rival for rival in rivals if rival.built_in]
     if rivals[0].group == GUARDRAILS and rivals[0].name in OWN_RULES:
         detail = "this is the name of a built-in guardrail"
@@ -270,7 +270,7 @@ def candidates_of(entry_points: Iterable[EntryPoint]) -> list[Candidate]:
 
 
 def candidate_of(entry_point: EntryPoint) -> Candidate:
-    """Return an entry point with the present name and version of its distribution."""
+    """Return an entry point as a candidate, with its distribution's name and version."""
     distribution = entry_point.dist
     if distribution is None:
         return Candidate(entry_point, _UNKNOWN, _UNKNOWN)

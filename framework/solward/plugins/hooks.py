@@ -53,7 +53,7 @@ Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec, PaymentSpec)
 
 
 class SealedError(RuntimeError):
-    """A plugin was registered after sealing of the manager, or a caller was bound before it."""
+    """A plugin was registered after the manager was sealed, or a caller was bound before."""
 
 
 class Manager(pluggy.PluginManager):
@@ -109,7 +109,7 @@ def register(
     try:
         manager.register(plugin, name=key)
     except pluggy.PluginValidationError as error:
-        detail = _wrong_argument(group, plugin) or described(error)
+        detail = _unknown_argument(group, plugin) or described(error)
         raise Rejected(ProblemCode.BAD_HOOK, detail) from error
     except ValueError as error:
         detail = "another entry point names the same module; a module is one plugin"
@@ -130,7 +130,7 @@ def register(
     return plugin
 
 
-def _wrong_argument(group: str, plugin: Any) -> str | None:
+def _unknown_argument(group: str, plugin: Any) -> str | None:
     """Return an error text if a hook has an unknown argument; otherwise None."""
     with contextlib.suppress(Exception):  # a plugin may be any object
         for hook in hooks_of(group):
@@ -202,7 +202,7 @@ def _check_function(hook: str, function: Callable[..., Any]) -> None:
 
 
 def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
-    """Return the declaration that a spec hook returns.
+    """Call a plugin's spec hook twice, and return the plugin's declaration.
 
     Raises:
         Rejected: `bad_contract` if it raises, returns another type or another name than the entry
@@ -285,7 +285,7 @@ def contained_call(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def deliberate(error: Exception) -> SolwardError | None:
+def deliberate_error(error: Exception) -> SolwardError | None:
     """Return the first error of a task group if all its errors are deliberate; otherwise None."""
     if not isinstance(error, ExceptionGroup):
         return None

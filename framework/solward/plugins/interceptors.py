@@ -1,5 +1,5 @@
-"""The layers around every run of a skill: `run_skill` calls `_reported`, which calls `_shielded`
-(which checks the parameters), which calls `_timed`, which calls `_executed`.
+"""The layers around every run of a skill, from the outside: `run_skill`, `_run_timed`,
+`_run_shielded`, which checks the parameters, `_run_limited` and `_run_and_check`.
 
 Pluggy wrappers would not work: around an async hook they wrap the creation of the coroutine and see
 none of its errors.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from solward.plugins.hooks import PluginCrash, deliberate
+from solward.plugins.hooks import PluginCrash, deliberate_error
 from solward.plugins.loaded import LoadedSkill
 from solward.telemetry import metrics, tracing
 from solward.telemetry.scrub import concealed
@@ -60,7 +60,7 @@ async def run_skill(
             `TransactionError`. Any other error is logged and becomes `SkillError` `internal_error`.
     """
     try:
-        return await _reported(skill, params, context, emit)
+        return await _run_timed(skill, params, context, emit)
     finally:
         try:
             async with asyncio.timeout(GRACE_S):
@@ -71,14 +71,14 @@ async def run_skill(
             _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
 
 
-async def _reported(skill: LoadedSkill, params: object, context: SkillContext, emit: Emit) -> str:
+async def _run_timed(skill: LoadedSkill, params: object, context: SkillContext, emit: Emit) -> str:
     """Run the skill, then count, time and publish the run, however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
     name = skill.spec.name
     try:
         with tracing.span("skill", skill=name):
-            outcome = await _shielded(skill, params, context)
+            outcome = await _run_shielded(skill, params, context)
         code = None
     except SolwardError as error:
         # The plugin chose this code, so it may contain a secret.
@@ -103,35 +103,35 @@ async def _reported(skill: LoadedSkill, params: object, context: SkillContext, e
     return outcome
 
 
-async def _shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
-    """Check parameters, apply defaults, run the skill; log and hide errors not deliberate."""
+async def _run_shielded(skill: LoadedSkill, params: object, context: SkillContext) -> str:
+    """Check the parameters and run the skill; log and hide errors that are not deliberate."""
     name = skill.spec.name
     try:
-        return await _timed(skill, skill.parameters.validate(params), context)
+        return await _run_limited(skill, skill.parameters.validate(params), context)
     except SolwardError:
         raise
     except Exception as error:
-        meant = deliberate(error)
+        meant = deliberate_error(error)
         if meant is not None:
             raise meant from None
         _log.exception("skill_failed", skill=name, error=type(error).__name__)
     raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
 
 
-async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
+async def _run_limited(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
     """Run the skill and cancel it at its deadline; stop waiting even if it ignores the cancel."""
     spec = skill.spec
-    task = asyncio.ensure_future(_executed(skill, params, context))
+    task = asyncio.ensure_future(_run_and_check(skill, params, context))
     try:
         await asyncio.wait({task}, timeout=spec.timeout_s)
     except asyncio.CancelledError:
         context.end()
-        await _stop(task, spec.name)
+        await _stop_task(task, spec.name)
         raise
     if not task.done():
         # Ended before the cancellation, because a skill that ignores that must not go on to pay.
         context.end()
-        await _stop(task, spec.name)
+        await _stop_task(task, spec.name)
         raise SkillTimeout(spec.name, spec.timeout_s)
     if task.cancelled():
         raise PluginCrash("the skill cancelled itself")
@@ -141,7 +141,7 @@ async def _timed(skill: LoadedSkill, params: dict[str, Any], context: SkillConte
     return task.result()
 
 
-async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
+async def _run_and_check(skill: LoadedSkill, params: dict[str, Any], context: SkillContext) -> str:
     """Run the skill's own code and check the type of its outcome."""
     try:
         outcome = await skill.execute(params, context)
@@ -155,7 +155,7 @@ async def _executed(skill: LoadedSkill, params: dict[str, Any], context: SkillCo
     return outcome
 
 
-async def _stop(task: asyncio.Future[str], name: str) -> None:
+async def _stop_task(task: asyncio.Future[str], name: str) -> None:
     """Cancel a skill and wait `GRACE_S`; abandon and log it if it still runs."""
     task.cancel()
     try:

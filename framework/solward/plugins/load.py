@@ -146,7 +146,7 @@ def load_registry(
         PluginError: if a built-in plugin fails.
     """
     given = None if entry_points is None else candidates_of(entry_points)
-    candidates, problems, places = survey(allow, given, _folders(home))
+    candidates, problems, places = survey(allow, given, _home_folders(home))
     detail = "it is installed in its own folder, from which only plugin hosts import"
     problems += [
         each.problem(ProblemCode.NEEDS_HOST, detail)
@@ -154,7 +154,7 @@ def load_registry(
         if each.installed is not None
     ]
     candidates = [each for each in candidates if each.installed is None]
-    return compose(imported_here(candidates, models), problems, places, demo)
+    return compose(import_here(candidates, models), problems, places, demo)
 
 
 async def open_registry(
@@ -177,12 +177,12 @@ async def open_registry(
     if hosts is None:
         return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
     given = None if entry_points is None else candidates_of(entry_points)
-    candidates, problems, places = survey(allow, given, _folders(home))
-    plugins = await loaded(candidates, hosts, models)
+    candidates, problems, places = survey(allow, given, _home_folders(home))
+    plugins = await load_plugins(candidates, hosts, models)
     return compose(plugins, problems, places, demo)
 
 
-async def loaded(
+async def load_plugins(
     candidates: Sequence[Candidate], hosts: PluginSource, models: ModelSource | None
 ) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Load plugins, all but the built-in ones in plugin hosts, and check their declarations.
@@ -192,16 +192,16 @@ async def loaded(
     """
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
-    plugins = imported_here(built_in, models)
+    plugins = import_here(built_in, models)
     found = await hosts.declared(others) if others else []
     for candidate, each in zip(others, found, strict=True):
-        plugins += checked([candidate], [each])
+        plugins += check_plugins([candidate], [each])
         # Let a running service continue: checking the schemas of many plugins takes seconds.
         await asyncio.sleep(0)
     return plugins
 
 
-def _folders(home: Path | None) -> Folders | None:
+def _home_folders(home: Path | None) -> Folders | None:
     return None if home is None else Folders.from_home(home)
 
 
@@ -211,7 +211,7 @@ _BUILT_IN: dict[Hashable, list[tuple[ImportResult, LoadedPlugin | Rejected]]] = 
 _MAX_BUILT_IN = 8
 
 
-def imported_here(
+def import_here(
     candidates: Sequence[Candidate], models: ModelSource | None
 ) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Import plugins into this process, and return each one checked, in the order given.
@@ -219,11 +219,11 @@ def imported_here(
     Args:
         models: see `load_registry`.
     """
-    key = tuple(map(_identity, candidates)) if all(e.built_in for e in candidates) else None
+    key = tuple(map(_plugin_identity, candidates)) if all(e.built_in for e in candidates) else None
     results = None if key is None else _BUILT_IN.get(key)
     if results is None:
         found = in_process(candidates)
-        plugins = [each for _, each in checked(candidates, found)]
+        plugins = [each for _, each in check_plugins(candidates, found)]
         results = list(zip(found, plugins, strict=True))
         if key is not None and not any(isinstance(each, Rejected) for each in plugins):
             if len(_BUILT_IN) >= _MAX_BUILT_IN:
@@ -249,19 +249,19 @@ def in_process(candidates: Sequence[Candidate]) -> list[ImportResult]:
     """Import plugins into this process; return one result for each candidate, in their order."""
     manager = Manager()
     registered = [
-        _attempt(partial(register, manager, each.group, each.name, each.entry_point.load))
+        _catch_rejection(partial(register, manager, each.group, each.name, each.entry_point.load))
         for each in candidates
     ]
     manager.seal()
     return [
         plugin
         if isinstance(plugin, Rejected)
-        else _attempt(partial(_bound, manager, candidate, plugin))
+        else _catch_rejection(partial(_bind_plugin, manager, candidate, plugin))
         for candidate, plugin in zip(candidates, registered, strict=True)
     ]
 
 
-def _identity(candidate: Candidate) -> Hashable:
+def _plugin_identity(candidate: Candidate) -> Hashable:
     """Return everything on which importing and checking a built-in plugin depends: its entry point,
     its distribution, and the functions that are its hooks now."""
     try:
@@ -276,7 +276,7 @@ def _identity(candidate: Candidate) -> Hashable:
     )
 
 
-def _attempt(work: Callable[[], Any]) -> Any:
+def _catch_rejection(work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Rejected as rejected:
@@ -286,11 +286,11 @@ def _attempt(work: Callable[[], Any]) -> Any:
         return Rejected(ProblemCode.BAD_CONTRACT, f"the plugin cannot be read: {described(error)}")
 
 
-def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugin:
+def _bind_plugin(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugin:
     group = candidate.group
     if group == GUARDRAILS:
         call = contained_call(manager.bind("guardrail_check", plugin))
-        return DeclaredPlugin(None, {"guardrail_check": ThreadedRule(partial(_named, call))})
+        return DeclaredPlugin(None, {"guardrail_check": ThreadedRule(partial(_call_by_name, call))})
     hook, *others = HOOKS[group]
     spec = declared(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
     calls = {name: manager.bind(name, plugin) for name in others}
@@ -300,28 +300,28 @@ def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugi
     return DeclaredPlugin(spec, calls)
 
 
-def _named(call: HookCall, intent: Any, effects: Any) -> Any:
+def _call_by_name(call: HookCall, intent: Any, effects: Any) -> Any:
     return call(intent=intent, effects=effects)
 
 
-def checked(
+def check_plugins(
     candidates: Sequence[Candidate], found: Sequence[ImportResult]
 ) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
-    """Check each declaration in the service, for any importer, and return the plugins."""
+    """Check the declarations of imported plugins, and return each plugin or its rejection."""
     return [
-        (candidate, _attempt(partial(_one, candidate, each)))
+        (candidate, _catch_rejection(partial(_load_plugin, candidate, each)))
         for candidate, each in zip(candidates, found, strict=True)
     ]
 
 
-def _one(candidate: Candidate, found: ImportResult) -> LoadedPlugin:
+def _load_plugin(candidate: Candidate, found: ImportResult) -> LoadedPlugin:
     if isinstance(found, Rejected):
         raise found
     for field in () if found.spec is None else fields(found.spec):
         value = getattr(found.spec, field.name)
         if isinstance(value, str) and (unfit := jsontext.unfit(value, field.name)):
             raise broken(unfit)
-    return _OF_GROUP[candidate.group](candidate, found)
+    return _LOADERS[candidate.group](candidate, found)
 
 
 def compose(
@@ -360,7 +360,7 @@ def compose(
     for problem in every:
         if problem.group == GUARDRAILS and problem.code not in _ON_PURPOSE:
             key = (problem.plugin, canonical(problem.distribution))
-            guardrails.setdefault(key, _refusing(problem))
+            guardrails.setdefault(key, _refusing_guardrail(problem))
     return Registry(
         MappingProxyType(by_group[SKILLS]),
         MappingProxyType(by_group[PROVIDERS]),
@@ -375,14 +375,14 @@ def compose(
 _ON_PURPOSE = (ProblemCode.NOT_ALLOWED, ProblemCode.DISABLED)
 
 
-def _refusing(problem: Problem) -> LoadedGuardrail:
+def _refusing_guardrail(problem: Problem) -> LoadedGuardrail:
     async def check(_intent: Intent, _effects: TransactionEffects) -> str:
         return RuleFailure(f"the guardrail is not loaded: {problem}")
 
     return LoadedGuardrail(problem.plugin, problem.distribution, problem.version, check)
 
 
-def _skill(candidate: Candidate, found: DeclaredPlugin) -> LoadedSkill:
+def _load_skill(candidate: Candidate, found: DeclaredPlugin) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
     _check_needs(candidate, spec)
@@ -404,7 +404,7 @@ def _skill(candidate: Candidate, found: DeclaredPlugin) -> LoadedSkill:
     )
 
 
-def _provider(candidate: Candidate, found: DeclaredPlugin) -> LoadedProvider:
+def _load_provider(candidate: Candidate, found: DeclaredPlugin) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)
@@ -418,7 +418,7 @@ def _provider(candidate: Candidate, found: DeclaredPlugin) -> LoadedProvider:
     )
 
 
-def _venue(candidate: Candidate, found: DeclaredPlugin) -> LoadedVenue:
+def _load_venue(candidate: Candidate, found: DeclaredPlugin) -> LoadedVenue:
     check_venue_hooks(found.calls)
     spec = cast(VenueSpec, found.spec)
     check_venue(spec, built_in=candidate.built_in)
@@ -426,7 +426,7 @@ def _venue(candidate: Candidate, found: DeclaredPlugin) -> LoadedVenue:
     return LoadedVenue(spec, candidate.distribution, candidate.version, found.calls)
 
 
-def _payment(candidate: Candidate, found: DeclaredPlugin) -> LoadedPayment:
+def _load_payment(candidate: Candidate, found: DeclaredPlugin) -> LoadedPayment:
     spec = cast(PaymentSpec, found.spec)
     return LoadedPayment(spec, candidate.distribution, candidate.version, found.calls)
 
@@ -449,18 +449,18 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
         )
 
 
-def _guardrail(candidate: Candidate, found: DeclaredPlugin) -> LoadedGuardrail:
+def _load_guardrail(candidate: Candidate, found: DeclaredPlugin) -> LoadedGuardrail:
     return LoadedGuardrail(
         candidate.name, candidate.distribution, candidate.version, found.calls["guardrail_check"]
     )
 
 
-_OF_GROUP: Mapping[str, Callable[[Candidate, DeclaredPlugin], LoadedPlugin]] = {
-    SKILLS: _skill,
-    PROVIDERS: _provider,
-    VENUES: _venue,
-    PAYMENTS: _payment,
-    GUARDRAILS: _guardrail,
+_LOADERS: Mapping[str, Callable[[Candidate, DeclaredPlugin], LoadedPlugin]] = {
+    SKILLS: _load_skill,
+    PROVIDERS: _load_provider,
+    VENUES: _load_venue,
+    PAYMENTS: _load_payment,
+    GUARDRAILS: _load_guardrail,
 }
 
 
@@ -543,25 +543,25 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
         return
     if not isinstance(manifest, Manifest):
         raise broken("manifest must be a Manifest or None")
-    for at, site in _entries("sites", manifest.sites):
+    for at, site in _manifest_entries("sites", manifest.sites):
         if declared_site(site) is None:
             raise broken(
                 f"{at} must be a host name in lower-case ASCII (IDNA), without path, such as"
-                f" api.example.com or api.example.com:8443, not {_shown(site)}"
+                f" api.example.com or api.example.com:8443, not {_quoted(site)}"
             )
-    for at, operation in _entries("operations", manifest.operations):
+    for at, operation in _manifest_entries("operations", manifest.operations):
         if not isinstance(operation, str) or operation not in _OPERATIONS:
             known = ", ".join(sorted(_OPERATIONS))
-            raise broken(f"{at} must be one of {known}; not {_shown(operation)}")
-    for at, asset in _entries("assets", manifest.assets):
+            raise broken(f"{at} must be one of {known}; not {_quoted(operation)}")
+    for at, asset in _manifest_entries("assets", manifest.assets):
         if not isinstance(asset, str) or not (_SYMBOL.fullmatch(asset) or is_address(asset)):
-            raise broken(f"{at} must be a symbol or a mint's base58 address, not {_shown(asset)}")
+            raise broken(f"{at} must be a symbol or a mint's base58 address, not {_quoted(asset)}")
     storage = manifest.storage_mb
     if isinstance(storage, bool) or not isinstance(storage, int):
         raise broken("manifest.storage_mb must be an integer")
     if not 0 <= storage <= MAX_STORAGE_MB:
         raise broken(f"manifest.storage_mb must be from 0 to {MAX_STORAGE_MB}, not {storage}")
-    for at, secret in _entries("secrets", manifest.secrets):
+    for at, secret in _manifest_entries("secrets", manifest.secrets):
         if not isinstance(secret, Secret):
             raise broken(f"{at} must be a Secret")
         _check_variable(f"{at}.env", secret.env)
@@ -570,7 +570,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
                 f"{at}.env must be the secret_env, {spec.secret_env}: a provider gets no other"
             )
         if not isinstance(secret.site, str) or secret.site not in manifest.sites:
-            raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
+            raise broken(f"{at}.site must be one of manifest.sites, not {_quoted(secret.site)}")
         if not isinstance(secret.in_query, bool):
             raise broken(f"{at}.in_query must be True or False")
     key = None if isinstance(spec, SkillSpec) else spec.secret_env
@@ -585,7 +585,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
                 raise broken(f"manifest.{field} must be None: only a skill moves money")
 
 
-def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
+def _manifest_entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
     """Yield each entry of a manifest's tuple with its name; nothing for a field that is None.
 
     Raises:
@@ -603,7 +603,7 @@ def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
             raise broken(f"{name} repeats an earlier entry")
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     return repr(value)[:80] if type(value) is str else type(value).__name__
 
 

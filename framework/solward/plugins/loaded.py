@@ -111,7 +111,7 @@ class LoadedProvider(_LoadedPlugin):
 
     @property
     def streams(self) -> bool:
-        """True if it can answer in pieces (a stream)."""
+        """True if the provider can answer in pieces (a stream)."""
         return "provider_stream" in self.calls
 
     async def complete(
@@ -138,7 +138,7 @@ class LoadedProvider(_LoadedPlugin):
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """Yield one answer in pieces, or whole without a stream; raise as `complete`."""
+        """Yield one answer in pieces, or whole without a stream; raises errors of `complete`."""
         if not self.streams:
             completion = await self.complete(request, options, context)
             yield completion.text or ""
@@ -161,12 +161,12 @@ class LoadedVenue(_LoadedPlugin):
 
     @property
     def gives_instructions(self) -> bool:
-        """True if it answers with an instruction (`instructions`)."""
+        """True if the venue returns an instruction for a swap (`instructions`)."""
         return "venue_instructions" in self.calls
 
     @property
     def gives_transactions(self) -> bool:
-        """True if it answers with a whole transaction (`swap`)."""
+        """True if the venue returns a whole transaction for a swap (`swap`)."""
         return "venue_swap" in self.calls
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
@@ -203,8 +203,8 @@ class LoadedVenue(_LoadedPlugin):
 
 @dataclass(frozen=True, slots=True)
 class LoadedPayment(_LoadedPlugin):
-    """A payment protocol. Each call has `PROTOCOL_TIME_LIMIT_S`, and every answer is checked,
-    whoever wrote the plugin.
+    """A payment protocol. Each call may take `PROTOCOL_TIME_LIMIT_S`, and every answer is
+    checked, even that of a built-in plugin.
 
     `offers` and `headers` also raise:
         SkillError: `payment_protocol` if the plugin fails, or does not answer in time.
@@ -225,11 +225,11 @@ class LoadedPayment(_LoadedPlugin):
 
         async def found() -> tuple[PaymentOffer | InvalidRequest, ...]:
             offers = checked_offers(await self.calls["payment_offers"](answer=answer))
-            return tuple([await self._showable(each) for each in offers])
+            return tuple([await self._provable_offer(each) for each in offers])
 
-        return await self._answered(found())
+        return await self._call_with_limit(found())
 
-    async def _showable(
+    async def _provable_offer(
         self, offer: PaymentOffer | InvalidRequest
     ) -> PaymentOffer | InvalidRequest:
         """Return the offer, or an error if its payment could not be proved to the seller."""
@@ -237,7 +237,7 @@ class LoadedPayment(_LoadedPlugin):
             return offer
         try:
             for mode in offer.modes:
-                await self._made_headers(offer, SAMPLES[mode])
+                await self._make_headers(offer, SAMPLES[mode])
         except InvalidRequest as odd:
             return odd
         return offer
@@ -250,9 +250,9 @@ class LoadedPayment(_LoadedPlugin):
                 not valid headers; names what is wrong.
         """
         check_proof(offer, proof)
-        return await self._answered(self._made_headers(offer, proof))
+        return await self._call_with_limit(self._make_headers(offer, proof))
 
-    async def _made_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+    async def _make_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
         return checked_headers(await self.calls["payment_headers"](offer=offer, proof=proof))
 
     async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
@@ -266,12 +266,12 @@ class LoadedPayment(_LoadedPlugin):
             return checked_receipt(await call(offer=offer, answer=answer))
 
         try:
-            return await self._answered(said())
+            return await self._call_with_limit(said())
         except SolwardError as error:
             _log.warning("payment_receipt_unread", protocol=self.spec.name, error=str(error))
             return None
 
-    async def _answered(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _call_with_limit(self, call: Coroutine[Any, Any, T]) -> T:
         name = self.spec.name
         try:
             async with asyncio.timeout(PROTOCOL_TIME_LIMIT_S):
@@ -336,7 +336,7 @@ class Registry:
                 yield kind, name, plugin
         yield from (("guardrail", each.name, each) for each in self.guardrails)
 
-    def without(self, distributions: Collection[str]) -> Registry:
+    def without_distributions(self, distributions: Collection[str]) -> Registry:
         """Return the registry without the plugins of these distributions (canonical names)."""
 
         def others(plugins: Mapping[str, _Named]) -> Mapping[str, _Named]:

@@ -1,6 +1,6 @@
 """Parameters, checked exactly against a JSON Schema: numbers are int or Decimal, never float.
 
-`Parameters` validates, and `explain` writes each error so that a model or a person can act on it.
+`Parameters` validates, and `explain_error` writes errors on which a model or a person can act.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_integer(_checker: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _unique(validator: Any, unique: Any, instance: Any, schema: Mapping[str, Any]) -> Any:
+def _check_unique(validator: Any, unique: Any, instance: Any, schema: Mapping[str, Any]) -> Any:
     # All items may be compared with each other, so too many of them are left to `maxItems`.
     if isinstance(instance, list) and len(instance) <= schema.get("maxItems", len(instance)):
         yield from Draft202012Validator.VALIDATORS["uniqueItems"](
@@ -54,7 +54,7 @@ def _unique(validator: Any, unique: Any, instance: Any, schema: Mapping[str, Any
 
 _ExactValidator = extend(  # type: ignore[no-untyped-call]  # the stubs leave it without types
     Draft202012Validator,
-    validators={"uniqueItems": _unique},
+    validators={"uniqueItems": _check_unique},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number).redefine(
         "integer", _is_integer
     ),
@@ -76,7 +76,7 @@ class Parameters:
         # The result for `{}`, computed once: most calls of many agents have no parameters.
         self._empty: dict[str, Any] | None = None
         if self.accepts({}):
-            self._empty = self._checked({})
+            self._empty = self._validated_copy({})
 
     def validate(self, params: object) -> dict[str, Any]:
         """Return a copy of `params` with defaults, and int for whole numbers in integer fields.
@@ -88,36 +88,36 @@ class Parameters:
             raise InvalidRequest("parameters must be a JSON object")
         if not params and self._empty is not None:
             return deepcopy(self._empty) if self._empty else {}
-        return self._checked(params)
+        return self._validated_copy(params)
 
-    def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        value = fill(exact(params), self._schema)
-        problems = [explain(error) for error in self._validator.iter_errors(value)]
+    def _validated_copy(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        value = fill_defaults(exact(params), self._schema)
+        problems = [explain_error(error) for error in self._validator.iter_errors(value)]
         if problems:
             raise InvalidRequest("; ".join(list(dict.fromkeys(problems))[:3]))
-        whole: dict[str, Any] = self._whole(value, self._schema)
+        whole: dict[str, Any] = self._to_ints(value, self._schema)
         return whole
 
     def accepts(self, value: object) -> bool:
-        """Return whether a value fits, with defaults applied."""
+        """Return whether a value fits the schema, with defaults applied."""
         try:
-            return bool(self._validator.is_valid(fill(exact(value), self._schema)))
+            return bool(self._validator.is_valid(fill_defaults(exact(value), self._schema)))
         except InvalidRequest:
             return False
 
-    def _whole(self, value: Any, schema: Mapping[str, Any]) -> Any:
+    def _to_ints(self, value: Any, schema: Mapping[str, Any]) -> Any:
         for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
             if self._validator.evolve(schema=branch).is_valid(value):
-                value = self._whole(value, branch)
+                value = self._to_ints(value, branch)
                 break
         if isinstance(value, Decimal):
             kinds = schema.get("type", ())
             return int(value) if kinds == "integer" or "integer" in list(kinds) else value
         if isinstance(value, dict):
             fields = schema.get("properties", {})
-            return {name: self._whole(item, fields.get(name, {})) for name, item in value.items()}
+            return {name: self._to_ints(item, fields.get(name, {})) for name, item in value.items()}
         if isinstance(value, list):
-            return [self._whole(item, _item_schema(schema, at)) for at, item in enumerate(value)]
+            return [self._to_ints(item, _item_schema(schema, at)) for at, item in enumerate(value)]
         return value
 
 
@@ -148,7 +148,7 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
     raise InvalidRequest(f"{path}: contains a value that is not JSON")
 
 
-def fill(value: Any, schema: Mapping[str, Any]) -> Any:
+def fill_defaults(value: Any, schema: Mapping[str, Any]) -> Any:
     """Return a copy of `value` with the defaults of missing properties, also in nested objects.
 
     Defaults inside `anyOf` and similar keywords do not apply, because it is not known yet which
@@ -162,10 +162,11 @@ def fill(value: Any, schema: Mapping[str, Any]) -> Any:
             if name not in value and "default" in field
         }
         return {
-            name: fill(item, fields.get(name, {})) for name, item in {**value, **missing}.items()
+            name: fill_defaults(item, fields.get(name, {}))
+            for name, item in {**value, **missing}.items()
         }
     if isinstance(value, list):
-        return [fill(item, _item_schema(schema, at)) for at, item in enumerate(value)]
+        return [fill_defaults(item, _item_schema(schema, at)) for at, item in enumerate(value)]
     return value
 
 
@@ -175,18 +176,18 @@ def _item_schema(schema: Mapping[str, Any], at: int) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def explain(error: ValidationError) -> str:
+def explain_error(error: ValidationError) -> str:
     """Return the text of one validation error: `path: what was expected (got ...)`."""
     error = best_match([error]) or error
-    path = _path(error.absolute_path)
+    path = _path_text(error.absolute_path)
     keyword = str(error.validator)
     expected: Any = error.validator_value
     instance: Any = error.instance
     if keyword == "required":
         missing = [name for name in expected if name not in instance]
-        return "; ".join(f"{_join(path, name)}: is required" for name in missing[:_LISTED])
+        return "; ".join(f"{_join_path(path, name)}: is required" for name in missing[:_LISTED])
     if keyword == "additionalProperties":
-        return (f"{path}: " if path else "") + _unknown(instance, error.schema)
+        return (f"{path}: " if path else "") + _unknown_fields(instance, error.schema)
     known = _EXPLAINED.get(keyword)
     text = known(expected) if known else f"does not fit the schema's {keyword}"
     return f"{path or 'parameters'}: {text} (got {quote(instance)})"
@@ -207,7 +208,7 @@ def quote(value: Any) -> str:
     return "an object" if isinstance(value, dict) else "an array"
 
 
-def _unknown(instance: Any, schema: Any) -> str:
+def _unknown_fields(instance: Any, schema: Any) -> str:
     known = schema.get("properties", {})
     extra = sorted(name for name in instance if name not in known)
     names = ", ".join(quote(name) for name in extra[:3]) + (", …" if len(extra) > 3 else "")
@@ -216,31 +217,31 @@ def _unknown(instance: Any, schema: Any) -> str:
     return f"unknown {fields} {names}; {listed}"
 
 
-def _path(parts: Sequence[Any]) -> str:
+def _path_text(parts: Sequence[Any]) -> str:
     path = ""
     for part in parts:
-        path = f"{path}[{part}]" if isinstance(part, int) else _join(path, part)
+        path = f"{path}[{part}]" if isinstance(part, int) else _join_path(path, part)
     return path
 
 
-def _join(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     name = name if len(name) <= _QUOTED else name[:_QUOTED] + "…"
     return f"{path}.{name}" if path else name
 
 
-def _kinds(expected: Any) -> str:
+def _types_text(expected: Any) -> str:
     kinds = [expected] if isinstance(expected, str) else list(expected)
     return "must be " + " or ".join(_ARTICLES[kind] for kind in kinds)
 
 
-def _choices(expected: Any) -> str:
+def _choices_text(expected: Any) -> str:
     more = ", …" if len(expected) > _LISTED else ""
     return "must be one of " + ", ".join(quote(each) for each in expected[:_LISTED]) + more
 
 
 _EXPLAINED: dict[str, Callable[[Any], str]] = {
-    "type": _kinds,
-    "enum": _choices,
+    "type": _types_text,
+    "enum": _choices_text,
     "const": lambda expected: f"must be {quote(expected)}",
     "minimum": lambda least: f"must be at least {quote(least)}",
     "maximum": lambda most: f"must be at most {quote(most)}",
@@ -251,5 +252,5 @@ _EXPLAINED: dict[str, Callable[[Any], str]] = {
     "pattern": lambda pattern: f"must match {pattern}",
     "minItems": lambda least: f"must have at least {least} items",
     "maxItems": lambda most: f"must have at most {most} items",
-    "uniqueItems": lambda _unique: "must not repeat an item",
+    "uniqueItems": lambda _check_unique: "must not repeat an item",
 }

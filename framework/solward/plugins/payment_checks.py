@@ -36,7 +36,7 @@ _MAX_TEXT: Final = 8_192
 _MAX_REASON: Final = 500
 # Milliseconds until the year 9999, the last that every calendar can show.
 _MAX_MS: Final = 253_402_300_799_999
-_MOST_DEEP: Final = 32
+_MAX_DEPTH: Final = 32
 
 _NETWORKS: Final = frozenset((*CHAIN_IDS, "localnet"))
 _CHAIN_ID: Final = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
@@ -73,7 +73,7 @@ def checked_offers(found: object) -> list[PaymentOffer | InvalidRequest]:
     checked: list[PaymentOffer | InvalidRequest] = []
     for at, each in enumerate(found[:MAX_OFFERS]):
         try:
-            checked.append(_offer(f"offers[{at}]", each))
+            checked.append(_checked_offer(f"offers[{at}]", each))
         except InvalidRequest as odd:
             checked.append(odd)
     return checked
@@ -144,7 +144,7 @@ def checked_receipt(found: object) -> PaymentReceipt | None:
     return PaymentReceipt(signature, reason) if signature or reason else None
 
 
-def _offer(at: str, offer: object) -> PaymentOffer:
+def _checked_offer(at: str, offer: object) -> PaymentOffer:
     if isinstance(offer, InvalidRequest):
         raise offer
     if type(offer) is not PaymentOffer:
@@ -188,7 +188,7 @@ def _offer(at: str, offer: object) -> PaymentOffer:
     must(resource is None or 0 < _utf8_bytes(resource) <= _MAX_TEXT, "resource", "text or None")
     must(0 <= _utf8_bytes(offer.description) <= _MAX_TEXT, "description", "text")
     return replace(
-        offer, raw=_raw(at, offer.raw), description=one_line(offer.description, _MAX_REASON)
+        offer, raw=_stored_raw(at, offer.raw), description=one_line(offer.description, _MAX_REASON)
     )
 
 
@@ -205,7 +205,7 @@ def _check_splits(at: str, offer: PaymentOffer) -> None:
         raise InvalidRequest(f"{at}.splits must be less than units in total")
 
 
-def _raw(at: str, raw: object) -> Mapping[str, Any]:
+def _stored_raw(at: str, raw: object) -> Mapping[str, Any]:
     """Return `raw` in the form that the store returns, from which headers are always made."""
     try:
         if not isinstance(raw, Mapping):
@@ -215,22 +215,22 @@ def _raw(at: str, raw: object) -> Mapping[str, Any]:
             raise InvalidRequest(f"{at}.raw must be at most {MAX_RAW_BYTES} bytes of JSON")
         read: dict[str, Any] = jsontext.loads(text)
         # A value of that depth has at least as many brackets.
-        if text.count("{") + text.count("[") > _MOST_DEEP and _deep(read, _MOST_DEEP):
+        if text.count("{") + text.count("[") > _MAX_DEPTH and _is_deeper(read, _MAX_DEPTH):
             raise ValueError
     except (TypeError, ValueError, ArithmeticError, RecursionError):
         raise InvalidRequest(
-            f"{at}.raw must be a JSON object, at most {_MOST_DEEP} levels deep"
+            f"{at}.raw must be a JSON object, at most {_MAX_DEPTH} levels deep"
         ) from None
     return read
 
 
-def _deep(value: object, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = value.values()
     elif isinstance(value, list):
         inner = value
-    return levels < 0 or any(_deep(each, levels - 1) for each in inner)
+    return levels < 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
 def _within(value: object, least: int, most: int) -> bool:

@@ -71,26 +71,26 @@ def checked_schema(schema: object, *, trusted: bool = True) -> dict[str, Any]:
             uses `multipleOf`, has a default that does not fit, or could take very long.
     """
     if not isinstance(schema, Mapping):
-        raise _bad("schema", "must be an object")
-    _storable(schema, "schema")
-    plain: dict[str, Any] = _copied(schema)
+        raise _error("schema", "must be an object")
+    _storable_copy(schema, "schema")
+    plain: dict[str, Any] = _plain_copy(schema)
     if not trusted:
-        return _checked(plain, trusted=False)
+        return _resolved_schema(plain, trusted=False)
     key = repr(plain)
     found = _CHECKED.get(key)
     if found is None:
-        found = _checked(plain, trusted=True)
+        found = _resolved_schema(plain, trusted=True)
         if len(_CHECKED) >= _MAX_CHECKED:
             _CHECKED.clear()
         _CHECKED[key] = found
     # A copy, because the caller may change the result.
-    copy: dict[str, Any] = _copied(found)
+    copy: dict[str, Any] = _plain_copy(found)
     return copy
 
 
-def _checked(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
+def _resolved_schema(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
     if plain.pop("$schema", DIALECT) != DIALECT:
-        raise _bad("$schema", f"must be {DIALECT}")
+        raise _error("$schema", f"must be {DIALECT}")
     if not trusted:
         # Done first, because the dialect's own check compiles patterns.
         _check_cheap(plain, "")
@@ -100,13 +100,13 @@ def _checked(plain: dict[str, Any], *, trusted: bool) -> dict[str, Any]:
         path = "/".join(map(str, error.absolute_path))
         if error.absolute_path and error.absolute_path[-1] == "type" and error.validator == "anyOf":
             # The dialect's own message does not list the types.
-            raise _bad(
+            raise _error(
                 path, f"must be one or several of {_TYPES}; got {error.instance!r:.60}"
             ) from None
-        raise _bad(path, error.message) from None
+        raise _error(path, error.message) from None
     if plain.get("type") != "object":
-        raise _bad("type", 'must be "object" at the top level')
-    return _Walk(plain.get("$defs", {}), trusted=trusted).schema(plain, "", 0)
+        raise _error("type", 'must be "object" at the top level')
+    return _SchemaWalk(plain.get("$defs", {}), trusted=trusted).schema(plain, "", 0)
 
 
 def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
@@ -115,14 +115,14 @@ def check_examples_cheap(examples: object, schema: Mapping[str, Any]) -> None:
     Raises:
         Rejected: `bad_schema`.
     """
-    plain = _storable(examples, "examples")
+    plain = _storable_copy(examples, "examples")
     if len(jsontext.dumps(plain)) > _MAX_EXAMPLES:
-        raise _bad("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB in total")
-    if _values(plain) * _values(schema) > _MAX_WORK:
-        raise _bad("examples", "have too many values for a schema of this size")
+        raise _error("examples", f"are more than {_MAX_EXAMPLES >> 10} KiB in total")
+    if _count_values(plain) * _count_values(schema) > _MAX_WORK:
+        raise _error("examples", "have too many values for a schema of this size")
 
 
-def _storable(value: object, path: str) -> Any:
+def _storable_copy(value: object, path: str) -> Any:
     """Return a copy of JSON-like data that the service's stores and readers can represent.
 
     Raises:
@@ -131,16 +131,16 @@ def _storable(value: object, path: str) -> Any:
     try:
         plain = exact(value, path)
     except InvalidRequest as error:
-        raise _bad(path, str(error)) from None
+        raise _error(path, str(error)) from None
     if unfit := jsontext.unfit(plain, path):
-        raise _bad(path, unfit)
+        raise _error(path, unfit)
     return plain
 
 
-def _values(value: Any) -> int:
+def _count_values(value: Any) -> int:
     if isinstance(value, Mapping):
-        return 1 + sum(map(_values, value.values()))
-    return 1 + sum(map(_values, value)) if isinstance(value, list | tuple) else 1
+        return 1 + sum(map(_count_values, value.values()))
+    return 1 + sum(map(_count_values, value)) if isinstance(value, list | tuple) else 1
 
 
 def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
@@ -152,7 +152,7 @@ def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
                 _check_cheap(item, at)
                 continue
             if key in {"pattern", "patternProperties"}:
-                raise _bad(
+                raise _error(
                     at,
                     "is not allowed: a pattern can run forever on some text; use enum, minLength"
                     " and maxLength, and check it in the skill (raise InvalidRequest)",
@@ -160,18 +160,18 @@ def _check_cheap(node: Any, path: str, *, names: bool = False) -> None:
             if key == "uniqueItems" and item is not False:
                 most = node.get("maxItems")
                 if type(most) is not int or most > _MAX_UNIQUE:
-                    raise _bad(at, f"needs maxItems of at most {_MAX_UNIQUE} with it")
+                    raise _error(at, f"needs maxItems of at most {_MAX_UNIQUE} with it")
             if key not in _DATA:
                 _check_cheap(item, at, names=key in _MAPS)
     elif isinstance(node, list):
         # The dialect's check compares all items with each other in lists that it cannot sort.
         if len(node) > _LONG_LIST and not all(isinstance(item, str) for item in node):
-            raise _bad(path, f"has more than {_LONG_LIST} items")
+            raise _error(path, f"has more than {_LONG_LIST} items")
         for index, item in enumerate(node):
             _check_cheap(item, f"{path}/{index}")
 
 
-class _Walk:
+class _SchemaWalk:
     """A walk through every subschema that resolves references."""
 
     def __init__(self, defs: Mapping[str, Any], *, trusted: bool) -> None:
@@ -183,7 +183,7 @@ class _Walk:
     def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
         """Return the schema of a value; reject a schema that accepts anything."""
         if not isinstance(node, dict):
-            raise _bad(path, "must be a schema, not true or false")
+            raise _error(path, "must be a schema, not true or false")
         found = self.schema(node, path, depth)
         restricted = {"type", "enum", "const"} & found.keys()
         for keyword in _MANY:
@@ -191,21 +191,21 @@ class _Walk:
                 if not restricted:
                     self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
         if not restricted and not found.keys() & set(_MANY):
-            raise _bad(path, "has no type, so it accepts anything")
+            raise _error(path, "has no type, so it accepts anything")
         return found
 
     def schema(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
         self._nodes += 1
         if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
-            raise _bad(path, "is too large, nested too deep, or refers to itself")
+            raise _error(path, "is too large, nested too deep, or refers to itself")
         for keyword, reason in _FORBIDDEN.items():
             if keyword in node:
-                raise _bad(f"{path}/{keyword}", reason)
+                raise _error(f"{path}/{keyword}", reason)
         if "$ref" in node:
-            return self.schema(self._resolved(node, path), path, depth + 1)
+            return self.schema(self._referenced(node, path), path, depth + 1)
         found = {key: value for key, value in node.items() if key != "$defs"}
-        self._object(found, path, depth)
-        self._array(found, path, depth)
+        self._resolve_object(found, path, depth)
+        self._resolve_array(found, path, depth)
         for keyword in _ONE:
             if isinstance(found.get(keyword), dict):
                 found[keyword] = self.schema(found[keyword], f"{path}/{keyword}", depth + 1)
@@ -225,20 +225,20 @@ class _Walk:
                     if isinstance(each, dict)
                 }
         if "default" in found and not self._trusted:
-            self._work += _values(found["default"]) * _values(found)
+            self._work += _count_values(found["default"]) * _count_values(found)
             if self._work > _MAX_WORK:
-                raise _bad(f"{path}/default", "is one default too many for a schema of this size")
+                raise _error(f"{path}/default", "is one default too many for its schema")
         if "default" in found and not Parameters(found).accepts(found["default"]):
-            raise _bad(f"{path}/default", "does not fit its own schema")
+            raise _error(f"{path}/default", "does not fit its own schema")
         return found
 
-    def _object(self, node: dict[str, Any], path: str, depth: int) -> None:
+    def _resolve_object(self, node: dict[str, Any], path: str, depth: int) -> None:
         if not isinstance(node.get("additionalProperties", False), bool):
-            raise _bad(f"{path}/additionalProperties", "must be false")
+            raise _error(f"{path}/additionalProperties", "must be false")
         if "object" not in kinds_of(node) and not node.keys() & {"properties", "patternProperties"}:
             return
         if node.get("additionalProperties") is not False:
-            raise _bad(path, "an object must have additionalProperties: false")
+            raise _error(path, "an object must have additionalProperties: false")
         for keyword in ("properties", "patternProperties"):
             if keyword in node:
                 node[keyword] = {
@@ -246,11 +246,11 @@ class _Walk:
                     for name, field in node[keyword].items()
                 }
 
-    def _array(self, node: dict[str, Any], path: str, depth: int) -> None:
+    def _resolve_array(self, node: dict[str, Any], path: str, depth: int) -> None:
         if "array" not in kinds_of(node) and not node.keys() & {"items", "prefixItems"}:
             return
         if "items" not in node:
-            raise _bad(path, "an array must have items")
+            raise _error(path, "an array must have items")
         if node["items"] is not False:
             node["items"] = self.value(node["items"], f"{path}/items", depth + 1)
         if "prefixItems" in node:
@@ -259,14 +259,14 @@ class _Walk:
                 for at, item in enumerate(node["prefixItems"])
             ]
 
-    def _resolved(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+    def _referenced(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         local = _LOCAL.fullmatch(str(node["$ref"]))
         target = self._defs.get(local[1]) if local else None
         if not isinstance(target, dict):
-            raise _bad(f"{path}/$ref", "must refer to a schema of this document, #/$defs/NAME")
+            raise _error(f"{path}/$ref", "must refer to a schema of this document, #/$defs/NAME")
         beside = {key: value for key, value in node.items() if key != "$ref"}
         if beside.keys() - _ANNOTATIONS - {"$defs"}:
-            raise _bad(path, "only annotations such as description may accompany $ref")
+            raise _error(path, "only annotations such as description may accompany $ref")
         return target | beside
 
 
@@ -276,13 +276,13 @@ def kinds_of(node: Mapping[str, Any]) -> list[str]:
     return [kinds] if isinstance(kinds, str) else list(kinds)
 
 
-def _copied(value: Any) -> Any:
+def _plain_copy(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _copied(item) for name, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _plain_copy(item) for name, item in value.items()}
+    return [_plain_copy(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _bad(path: str, text: str) -> Rejected:
+def _error(path: str, text: str) -> Rejected:
     return Rejected(ProblemCode.BAD_SCHEMA, f"{path.lstrip('/') or 'schema'}: {text}")
 
 
@@ -323,24 +323,24 @@ class SkillSettings:
             Rejected: `bad_schema` with the place.
         """
         if not isinstance(declared, Mapping):
-            raise _bad("settings", "must be an object")
+            raise _error("settings", "must be an object")
         properties, secrets = {}, set()
         for name, each in dict(declared.get("properties", {})).items():
             if isinstance(each, Mapping) and SECRET in each:
                 if each[SECRET] is not True or each.get("type") != "string":
-                    raise _bad("settings", f"{name}: secret must be true, and type must be string")
+                    raise _error("settings", f"{name}: secret must be true, the type string")
                 if beyond := sorted(each.keys() - _OF_A_SECRET):
-                    raise _bad("settings", f"{name}: a secret must not have {beyond[0]}")
+                    raise _error("settings", f"{name}: a secret must not have {beyond[0]}")
                 secrets.add(name)
                 each = {key: value for key, value in each.items() if key != SECRET}
             properties[name] = each
         try:
             schema = checked_schema({**declared, "properties": properties}, trusted=trusted)
         except Rejected as rejected:
-            raise _bad("settings", rejected.detail) from None
+            raise _error("settings", rejected.detail) from None
         if extra := sorted(schema.keys() - {"type", "properties", "required", "description",
                                             "title", "additionalProperties"}):  # fmt: skip
-            raise _bad(
+            raise _error(
                 "settings", f"{extra[0]} is not supported at the top: settings are set one by one"
             )
         fields = {
@@ -351,7 +351,7 @@ class SkillSettings:
         }
         return cls(schema, frozenset(secrets), fields, Parameters(schema))
 
-    def checked(self, name: str, value: object) -> Any:
+    def checked_value(self, name: str, value: object) -> Any:
         """Check one setting's value, and return it in the form for storage.
 
         Raises:
@@ -366,7 +366,7 @@ class SkillSettings:
         except InvalidRequest:
             if name not in self.secrets:
                 raise
-        least, most = self.length_of(name)
+        least, most = self.length_bounds(name)
         raise InvalidRequest(f"{name} must be text of {least} to {most} characters")
 
     def check_name(self, name: str) -> None:
@@ -379,7 +379,7 @@ class SkillSettings:
             known = ", ".join(self._fields) or "none"
             raise InvalidRequest(f"setting must be one of {known}; got {name[:_SHOWN]!r}")
 
-    def length_of(self, secret: str) -> tuple[int, int]:
+    def length_bounds(self, secret: str) -> tuple[int, int]:
         """Return the minimum and maximum number of characters of a secret."""
         own = self.schema["properties"][secret]
         return (
@@ -403,7 +403,7 @@ class SkillSettings:
         wrong = []
         for name, value in known.items():
             try:
-                self.checked(name, value)
+                self.checked_value(name, value)
             except InvalidRequest:
                 wrong.append(name)
         given = known.keys() | self.defaults.keys()

@@ -94,8 +94,8 @@ class PluginState:
             SkillNotFound: if no loaded skill has this name.
             InvalidRequest: if it declares no such setting, or the value does not fit; names it.
         """
-        plugin, declared = self._declared(skill)
-        checked = declared.checked(name, value)
+        plugin, declared = self._declared_settings(skill)
+        checked = declared.checked_value(name, value)
         is_secret = name in declared.secrets
         if is_secret:
             conceal([str(checked)])
@@ -108,7 +108,7 @@ class PluginState:
             SkillNotFound: if no loaded skill has this name.
             InvalidRequest: if the setting is neither declared nor set.
         """
-        plugin, declared = self._declared(skill)
+        plugin, declared = self._declared_settings(skill)
         removed = await self.settings.remove(plugin, skill, name)
         if not removed:
             declared.check_name(name)
@@ -121,7 +121,7 @@ class PluginState:
             SkillNotFound: if no loaded skill has this name.
             InvalidRequest: if it declares no settings.
         """
-        plugin, declared = self._declared(skill)
+        plugin, declared = self._declared_settings(skill)
         stored = {each.name: each for each in await self.settings.stored(plugin, skill)}
         shown = []
         for name in sorted({*declared.schema["properties"], *stored}):
@@ -155,7 +155,7 @@ class PluginState:
             )
 
     async def delete_entry(self, plugin: str, wallet_id: str, key: str) -> bool:
-        """Delete an entry and return whether it existed; raise as `entries`.
+        """Delete an entry and return whether it existed; raises the errors of `entries`.
 
         The audit log names the entry, without its value, which belongs to the plugin.
         """
@@ -186,7 +186,7 @@ class PluginState:
             )
         return await purge(self.settings, own)
 
-    def _declared(self, skill: str) -> tuple[str, SkillSettings]:
+    def _declared_settings(self, skill: str) -> tuple[str, SkillSettings]:
         loaded = self._registry().skill(skill)
         if loaded.settings is None:
             raise InvalidRequest(f"The skill {skill} declares no settings")
@@ -220,11 +220,11 @@ class PluginSettings:
             KeystoreError: if a sealed value was changed, or moved from another place.
         """
         found: dict[str, Any] = {}
-        for row in await self._rows(plugin, skill):
+        for row in await self._stored_rows(plugin, skill):
             text = row.value
             if row.sealed is not None:
                 what = f"The setting {row.name} of {skill}"
-                bound = _bound(plugin, skill, row.name)
+                bound = _context(plugin, skill, row.name)
                 text = decrypt(self._key(), bytes(row.sealed), bound, what).decode()
             found[row.name] = jsontext.loads(text)
         return found
@@ -238,7 +238,7 @@ class PluginSettings:
                 None if row.value is None else jsontext.loads(row.value),
                 int(row.changed_ms),
             )
-            for row in await self._rows(plugin, skill)
+            for row in await self._stored_rows(plugin, skill)
         )
 
     async def put(self, plugin: str, skill: str, name: str, value: Any, *, secret: bool) -> None:
@@ -246,9 +246,9 @@ class PluginSettings:
         text = jsontext.dumps(value)
         sealed = None
         if secret:
-            sealed = encrypt(self._key(), text.encode(), _bound(plugin, skill, name))
+            sealed = encrypt(self._key(), text.encode(), _context(plugin, skill, name))
         async with self.database.write() as connection:
-            was = await _remove(connection, plugin, skill, name)
+            was = await _delete_row(connection, plugin, skill, name)
             await connection.execute(
                 insert(plugin_settings).values(
                     plugin=plugin,
@@ -264,7 +264,7 @@ class PluginSettings:
     async def remove(self, plugin: str, skill: str, name: str) -> bool:
         """Delete a setting and return whether it was set."""
         async with self.database.write() as connection:
-            was = await _remove(connection, plugin, skill, name)
+            was = await _delete_row(connection, plugin, skill, name)
             if was:
                 _record(connection, (plugin, skill, name), was, False)
             return was
@@ -277,7 +277,7 @@ class PluginSettings:
         )
         return int(removed.rowcount)
 
-    async def _rows(self, plugin: str, skill: str) -> list[Any]:
+    async def _stored_rows(self, plugin: str, skill: str) -> list[Any]:
         wanted = select(plugin_settings).where(
             plugin_settings.c.plugin == plugin, plugin_settings.c.skill == skill
         )
@@ -290,7 +290,7 @@ class PluginSettings:
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=_KEY).derive(self.database.audit_key)
 
 
-async def _remove(connection: AsyncConnection, plugin: str, skill: str, name: str) -> bool:
+async def _delete_row(connection: AsyncConnection, plugin: str, skill: str, name: str) -> bool:
     await lock_exclusive(connection, _LOCK)
     removed = await connection.execute(
         delete(plugin_settings).where(
@@ -308,6 +308,6 @@ def _record(connection: AsyncConnection, of: tuple[str, str, str], was: bool, no
     record_act(connection, EventKind.PLUGIN_SETTING, subject, {"set": was}, {"set": now})
 
 
-def _bound(plugin: str, skill: str, name: str) -> bytes:
+def _context(plugin: str, skill: str, name: str) -> bytes:
     # Only the setting's name may contain a slash, so it comes last.
     return f"solward-plugin-setting/1/{plugin}/{skill}/{name}".encode()

@@ -28,7 +28,7 @@ from solward.plugins.discovery import Candidate, Folders, Place, disabled, envir
 from solward.plugins.folders import layout
 from solward.plugins.folders.layout import InstalledDistribution, State, canonical
 from solward.plugins.hooks import GUARDRAILS
-from solward.plugins.load import LoadedPlugin, compose, loaded
+from solward.plugins.load import LoadedPlugin, compose, load_plugins
 from solward.plugins.loaded import Registry
 from solward.settings import Settings
 from solward.support.tasks import in_background
@@ -209,7 +209,7 @@ class LivePlugins:
             news = [targets[name].news for name in ended]
             async with self._database.write() as connection:
                 await plugin_acts.store(connection, [each for each in news if each is not None])
-        self._use(self.registry.without(ended))
+        self._use(self.registry.without_distributions(ended))
         for name, running in ended.items():
             running.ended = True
             self.hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
@@ -338,7 +338,7 @@ class LivePlugins:
             or (each.installed is None and _key(each) not in self._environment)
         ]
         started: dict[str, _RunningPlugins] = {}
-        for candidate, plugin in await loaded(wanted, self.hosts, self._models):
+        for candidate, plugin in await load_plugins(wanted, self.hosts, self._models):
             one, name = candidate.installed, candidate.distribution
             if one is None:
                 self._environment[_key(candidate)] = (candidate, plugin)

@@ -231,7 +231,7 @@ def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[st
             raise InvalidRequest(f"settings: the skill {skill.spec.name} declares none")
         return {}
     try:
-        return {name: skill.settings.checked(name, value) for name, value in settings.items()}
+        return {name: skill.settings.checked_value(name, value) for name, value in settings.items()}
     except InvalidRequest as error:
         raise InvalidRequest(f"settings: {error}") from None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from solward.agents.agent import agent_of
 from solward.credentials.credentials import Credentials
 from solward.database.ledger_network import network_mismatch
-from solward.hosts.confinement import available, landlock, seccomp
+from solward.hosts.confinement import landlock, probe_confinement, seccomp
 from solward.operations.key_callers import limits_of
 from solward.operations.policies.grant_report import wallet_grants
 from solward.plugins.folders import models
@@ -199,7 +199,7 @@ def _limit_lines(settings: Settings) -> Iterator[Line]:
 async def machine(subject: Subject) -> list[Line]:
     """Check Python, kernel, confinement of plugin hosts, and the language models' library."""
     settings = subject.settings
-    lines = diagnosis(available(), settings.solward_plugins_unconfined)
+    lines = diagnosis(probe_confinement(), settings.solward_plugins_unconfined)
     return [*lines, _check_models_folder(settings.models_folder)]
 
 

@@ -94,7 +94,7 @@ def _write_result(checked: CheckedTarget, key: CheckKey) -> Path:
     Raises:
         InvalidRequest: the bytes that were checked are not known, or they ran unconfined.
     """
-    from solward.plugins.check_results import CheckResult, signed
+    from solward.plugins.check_results import CheckResult, sign_result
     from solward.testing.conformance import Outcome
     from solward.testing.conformance.report import lowest
 
@@ -117,7 +117,7 @@ def _write_result(checked: CheckedTarget, key: CheckKey) -> Path:
         plugins=tuple(map(_report_json, reports)),
     )
     path = Path(f"{own.name}-{own.version}.check.json")
-    path.write_bytes(signed(result, key))
+    path.write_bytes(sign_result(result, key))
     return path
 
 

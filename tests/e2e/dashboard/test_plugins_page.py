@@ -28,7 +28,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     terms = Terms(Manifest(sites=("a.example.com",), secrets=secrets))
     with pytest.MonkeyPatch.context() as patch:
         # pip takes a second, and has nothing to find.
-        patch.setattr("solward.plugins.folders.install._resolved", lambda *_: {"acme-tools": {}})
+        patch.setattr(
+            "solward.plugins.folders.install._checked_report", lambda *_: {"acme-tools": {}}
+        )
         install(
             folder / "home",
             str(file),

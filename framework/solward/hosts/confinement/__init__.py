@@ -83,7 +83,7 @@ class Confinement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Availability:
-    """The answer to whether this machine can confine processes.
+    """The ability of this machine to confine processes.
 
     Attributes:
         reason: why the machine cannot; empty if it can.
@@ -102,7 +102,7 @@ def interpreter_paths() -> tuple[str, ...]:
 
 
 def confine(confinement: Confinement, *, abi: int | None = None) -> None:
-    """Confine this process for good.
+    """Confine this process irrevocably.
 
     Args:
         abi: a Landlock version to use instead of the kernel's, for tests of older kernels.
@@ -111,15 +111,15 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
         ConfinementUnavailable: if it fails. The process may be confined in part, and must end.
     """
     known = landlock.abi() if abi is None else abi
-    if reason := _lacking(known):
+    if reason := _missing_support(known):
         raise ConfinementUnavailable(reason)
-    if _threads() != 1:
+    if _thread_count() != 1:
         raise ConfinementUnavailable("a process with several threads cannot be confined")
     try:
-        separate(confinement)
+        leave_group(confinement)
         _close_descriptors(confinement.keep_fds)
         os.umask(0o077)
-        _limit(confinement)
+        _set_limits(confinement)
         _drop_capabilities()
         _prctl(_SET_NO_NEW_PRIVS, 1)
         _prctl(_SET_DUMPABLE, 0)
@@ -133,8 +133,8 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
         raise ConfinementUnavailable(f"the kernel refused to confine it: {error}") from error
 
 
-def separate(confinement: Confinement) -> None:
-    """Leave the process group, or the session if `own_session`, unless this process leads it."""
+def leave_group(confinement: Confinement) -> None:
+    """Move this process to its own session or process group, unless it leads a session."""
     if os.getsid(0) == os.getpid():
         return
     if confinement.own_session:
@@ -143,16 +143,16 @@ def separate(confinement: Confinement) -> None:
         os.setpgid(0, 0)
 
 
-def available() -> Availability:
-    """Confine a forked child, try forbidden calls in it, and return the outcome, within 10 ms."""
+def probe_confinement() -> Availability:
+    """Test in a forked child whether confinement refuses forbidden calls; takes up to 10 ms."""
     known = landlock.abi()
-    if reason := _lacking(known):
+    if reason := _missing_support(known):
         return Availability(False, reason, known)
-    reason = _in_child(_attempt)
+    reason = _run_in_child(_test_confinement)
     return Availability(not reason, reason, known)
 
 
-def _lacking(abi: int) -> str:
+def _missing_support(abi: int) -> str:
     if sys.platform != "linux":
         return f"needs Linux; this machine runs {sys.platform}"
     if not seccomp.supported():
@@ -167,7 +167,7 @@ def _lacking(abi: int) -> str:
     return ""
 
 
-def _attempt() -> str:
+def _test_confinement() -> str:
     try:
         confine(Confinement(keep_fds=(1,)))
     except ConfinementUnavailable as error:
@@ -186,7 +186,7 @@ def _attempt() -> str:
     return ""
 
 
-def _in_child(work: Callable[[], str]) -> str:
+def _run_in_child(work: Callable[[], str]) -> str:
     """Return the answer of `work`, run in a forked child."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -211,7 +211,7 @@ def _in_child(work: Callable[[], str]) -> str:
     return answer[1:].decode() if answer else "a confined process ended without an answer"
 
 
-def _threads() -> int:
+def _thread_count() -> int:
     try:
         return len(os.listdir("/proc/self/task"))
     except FileNotFoundError:
@@ -226,11 +226,11 @@ def _close_descriptors(keep: Iterable[int]) -> None:
     first = 3
     for last in [*(fd - 1 for fd in kept if fd > 2), 0xFFFFFFFF]:
         if last >= first:
-            _checked(_libc().syscall(_CLOSE_RANGE, first, ctypes.c_uint(last), 0))
+            _check_result(_libc().syscall(_CLOSE_RANGE, first, ctypes.c_uint(last), 0))
         first = max(first, last + 2)
 
 
-def _limit(confinement: Confinement) -> None:
+def _set_limits(confinement: Confinement) -> None:
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
@@ -257,7 +257,7 @@ def _drop_capabilities() -> None:
             break
     _prctl(_CAP_AMBIENT, _CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
-    _checked(_libc().capset(header, (ctypes.c_uint32 * 6)()))
+    _check_result(_libc().capset(header, (ctypes.c_uint32 * 6)()))
 
 
 def _libc() -> ctypes.CDLL:
@@ -265,9 +265,9 @@ def _libc() -> ctypes.CDLL:
 
 
 def _prctl(option: int, value: int) -> None:
-    _checked(_libc().prctl(option, value, 0, 0, 0))
+    _check_result(_libc().prctl(option, value, 0, 0, 0))
 
 
-def _checked(answer: int) -> None:
+def _check_result(answer: int) -> None:
     if answer:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -37,7 +37,7 @@ _MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
 _READ = _READ_FILE | _READ_DIR
 # No devices, sockets, fifos or symbolic links: they would mislead readers of a scratch folder.
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
-_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_FILE_RIGHTS = _READ_FILE | _WRITE_FILE | _TRUNCATE
 # Rights on files that each ABI knows: 2 adds moving between folders, 3 truncation, 5 device ioctls.
 _HANDLED = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _NETWORK = 3  # from ABI 4: bind and connect of TCP
@@ -50,7 +50,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _call(number: int, *arguments: int | bytes | None) -> int:
+def _system_call(number: int, *arguments: int | bytes | None) -> int:
     typed = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     answer: int = _libc().syscall(ctypes.c_long(number), *typed)
     if answer < 0:
@@ -63,7 +63,7 @@ def abi() -> int:
     if sys.platform != "linux":
         return 0
     try:
-        return _call(_CREATE_RULESET, None, 0, _VERSION)
+        return _system_call(_CREATE_RULESET, None, 0, _VERSION)
     except OSError as error:
         return {errno.EOPNOTSUPP: SWITCHED_OFF, errno.EPERM: FILTERED}.get(error.errno or 0, 0)
 
@@ -82,24 +82,24 @@ def restrict_files(read: Iterable[str], write: Iterable[str], *, abi: int) -> No
     handled = _HANDLED[max(known for known in _HANDLED if known <= abi)]
     attributes = struct.pack("=QQQ", handled, _NETWORK, _SCOPES)
     size = 8 if abi < 4 else 16 if abi < 6 else 24  # bytes of the struct in this ABI
-    ruleset = _call(_CREATE_RULESET, attributes, size, 0)
+    ruleset = _system_call(_CREATE_RULESET, attributes, size, 0)
     try:
         for paths, rights in ((read, _READ), (write, _WRITE)):
             for path in paths:
-                _allow(ruleset, path, rights)
-        _call(_RESTRICT_SELF, ruleset, 0)
+                _add_path_rule(ruleset, path, rights)
+        _system_call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _add_path_rule(ruleset: int, path: str, rights: int) -> None:
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
         return
     try:
         folder = os.path.isdir(path)
-        rule = struct.pack("=Qi", rights if folder else rights & _OF_FILES, beneath)
-        _call(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+        rule = struct.pack("=Qi", rights if folder else rights & _FILE_RIGHTS, beneath)
+        _system_call(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
     finally:
         os.close(beneath)

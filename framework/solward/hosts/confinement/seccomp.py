@@ -86,8 +86,8 @@ _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _PRCTL = (2, 3, 15, 16, 21, 39, 0x53564D41)
 
 
-def _checked(pid: int) -> dict[str, tuple[_Check, ...]]:
-    """Return the calls that are allowed with certain arguments, for the process with this id."""
+def _argument_checks(pid: int) -> dict[str, tuple[_Check, ...]]:
+    """Return the argument checks of each system call that only certain arguments allow."""
     return {
         "clone 56 220": ((0, _THREAD | _NAMESPACES, (_THREAD,)),),
         # A datagram socket of a pair could send to any other socket by its address.
@@ -119,21 +119,21 @@ def _op(code: int, k: int, true: int = 0, false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, true, false, k)
 
 
-def _entries(table: str, column: int) -> Iterator[tuple[str, str]]:
+def _table_entries(table: str, column: int) -> Iterator[tuple[str, str]]:
     for entry in table.strip().replace("\n\n", "\n").replace("\n", ", ").split(", "):
         fields = entry.split()
         yield fields[0], fields[1 + column]
 
 
-def _refused(table: str, column: int, error: int) -> list[bytes]:
+def _refuse_all(table: str, column: int, error: int) -> list[bytes]:
     ops: list[bytes] = []
-    for _, number in _entries(table, column):
+    for _, number in _table_entries(table, column):
         if number != "-":
             ops += [_op(_JUMP_EQUAL, int(number), 0, 1), _op(_RETURN, _ERRNO | error)]
     return ops
 
 
-def _allowed_if(number: int, checks: Sequence[_Check]) -> list[bytes]:
+def _check_call(number: int, checks: Sequence[_Check]) -> list[bytes]:
     body: list[bytes] = []
     for word, mask, values in checks:
         body += [_op(_LOAD, _ARGS + 4 * word), _op(_AND, mask)]
@@ -144,22 +144,21 @@ def _allowed_if(number: int, checks: Sequence[_Check]) -> list[bytes]:
 
 
 def supported() -> bool:
-    """Return whether the table knows this machine's architecture."""
+    """Return whether the filter supports this machine's architecture."""
     return os.uname().machine in _ARCHITECTURES and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
-def number_of(name: str) -> int | None:
-    """Return the number of a call that hosts may not make; None if the table does not know this
-    machine's architecture, or if the architecture has no such call."""
+def call_number(name: str) -> int | None:
+    """Return the number of a refused system call; None if this machine's architecture lacks it."""
     if not supported():
         return None
     _, column = _ARCHITECTURES[os.uname().machine]
-    number = dict(_entries(_NUMBERS, column)).get(name, "-")
+    number = dict(_table_entries(_NUMBERS, column)).get(name, "-")
     return None if number == "-" else int(number)
 
 
-def program(machine: str, pid: int) -> bytes:
-    """Return the filter of an architecture (`x86_64`, `aarch64`), for the process with this id."""
+def filter_program(machine: str, pid: int) -> bytes:
+    """Return the seccomp filter for an architecture (`x86_64`, `aarch64`) and a process id."""
     arch, column = _ARCHITECTURES[machine]
     ops = [
         _op(_LOAD, _ARCH),
@@ -168,28 +167,28 @@ def program(machine: str, pid: int) -> bytes:
         _op(_LOAD, _NR),
         _op(_JUMP_ABOVE, _NEWEST, 0, 1),  # x32's numbers are above it, too
         _op(_RETURN, _ERRNO | errno.ENOSYS),
-        *_refused(_NUMBERS, column, errno.EPERM),
-        *_refused(_ABSENT, column, errno.ENOSYS),
-        *_refused(_UNSUPPORTED, column, errno.EOPNOTSUPP),
+        *_refuse_all(_NUMBERS, column, errno.EPERM),
+        *_refuse_all(_ABSENT, column, errno.ENOSYS),
+        *_refuse_all(_UNSUPPORTED, column, errno.EOPNOTSUPP),
     ]
-    for entry, checks in _checked(pid).items():
-        ops += _allowed_if(int(entry.split()[1 + column]), checks)
+    for entry, checks in _argument_checks(pid).items():
+        ops += _check_call(int(entry.split()[1 + column]), checks)
     return b"".join([*ops, _op(_RETURN, _ALLOW)])
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("count", ctypes.c_ushort), ("ops", ctypes.c_char_p))
 
 
 def refuse_calls() -> None:
-    """Install the filter for good, for this thread and the threads that it makes.
+    """Install the filter permanently, for this thread and the threads that it starts.
 
     Raises:
         OSError: the kernel refused it; `no_new_privs` must be set.
     """
-    ops = program(os.uname().machine, os.getpid())
+    ops = filter_program(os.uname().machine, os.getpid())
     libc = ctypes.CDLL(None, use_errno=True)
     filter_mode, set_seccomp = 2, 22
-    argument = ctypes.byref(_Program(len(ops) // 8, ops))
+    argument = ctypes.byref(_FilterProgram(len(ops) // 8, ops))
     if libc.prctl(set_seccomp, filter_mode, argument, 0, 0):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

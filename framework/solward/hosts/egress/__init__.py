@@ -48,7 +48,7 @@ from solward.hosts.egress.messages import (
     bounded_body,
     host_header,
     outgoing_request,
-    waiting,
+    site_errors,
 )
 from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.frames import PIECE, HostileFrame
@@ -95,7 +95,7 @@ class EgressCall:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     def placeholder(self, env: str) -> str | None:
-        """Return the host's text for a secret; None if the secret is not set or not declared."""
+        """Return the text that a host gets for a secret; None if it is not set or not declared."""
         value = self.values.get(env)
         sites = secret_sites(self.manifest, env, self.configured if env == self.key else ())
         if not value or not sites:
@@ -108,7 +108,7 @@ class EgressCall:
         return found.placeholder
 
     def end(self) -> None:
-        """End the call: cancel its requests and let no other begin."""
+        """End the call: cancel its requests, and refuse new ones."""
         self.ended = True
         for task in self._tasks:
             # A second cancellation would interrupt the cleanup that the first began.
@@ -117,7 +117,7 @@ class EgressCall:
 
     @contextmanager
     def requesting(self) -> Iterator[None]:
-        """Count a request and let the running task make it inside the block.
+        """Count a request that the running task makes inside the block, where `end` cancels it.
 
         Raises:
             SkillError: `call_ended` or `too_many_requests`.
@@ -139,7 +139,7 @@ class EgressCall:
 
 
 class Egress:
-    """All outgoing requests of one service's plugin hosts.
+    """The sender of all HTTP requests of one service's plugin hosts.
 
     Args:
         resolve: used instead of the machine's own resolver.
@@ -205,7 +205,7 @@ class Egress:
                 client = call.client if target.configured else None
                 placed = call.secrets_for(target.site)
                 outgoing = outgoing_request(request, target, placed, client, self._limits)
-                async with aclosing(self._in_turn(call, target, outgoing, body)) as pieces:
+                async with aclosing(self._request_in_turn(call, target, outgoing, body)) as pieces:
                     async for piece in pieces:
                         yield piece
             outcome = "answered"
@@ -237,7 +237,7 @@ class Egress:
         for tenant in {tenant for tenant, _ in self._pools}:
             await self.close_tenant(tenant)
 
-    def _pool(self, tenant: str, configured: bool) -> httpcore.AsyncConnectionPool:
+    def _pool_for(self, tenant: str, configured: bool) -> httpcore.AsyncConnectionPool:
         pool = self._pools.get((tenant, configured))
         if pool is None:
             if self._trusted is None:
@@ -254,7 +254,7 @@ class Egress:
             )
         return pool
 
-    async def _in_turn(
+    async def _request_in_turn(
         self,
         call: EgressCall,
         target: Target,
@@ -264,21 +264,21 @@ class Egress:
         limits = call.limits or self._limits
         until = asyncio.get_running_loop().time() + limits.total_s
         gate = self._gates.setdefault(call.tenant, asyncio.Semaphore(self._limits.at_once))
-        async with waiting(until):
+        async with site_errors(until):
             await gate.acquire()
         pace = self._paces.setdefault(call.tenant, ReadPace(self._limits.chunks_a_second))
         reading = AnswerReading(target.site, limits, pace)
         try:
-            async with waiting(until):
+            async with site_errors(until):
                 current_reading.set(reading)
-                answer = await self._send(call, target, outgoing, body)
+                answer = await self._send_request(call, target, outgoing, body)
             reading.has_head = True
             try:
                 yield answer_head(answer, target.site, outgoing.patterns, reading.limits)
                 received, screen = 0, AnswerScreen(outgoing.patterns)
                 chunk: bytes | None = b""
                 while chunk is not None:
-                    async with waiting(until):
+                    async with site_errors(until):
                         # Each step of this generator may run in another task.
                         current_reading.set(reading)
                         chunk = await anext(answer.chunks, None)
@@ -286,7 +286,7 @@ class Egress:
                     received += len(chunk or b"")
                     if received > reading.limits.response_bytes:
                         raise answer_too_large(target.site, reading.limits)
-                    data = screen.end() if chunk is None else screen.take(chunk)
+                    data = screen.end() if chunk is None else screen.screen(chunk)
                     for start in range(0, len(data), PIECE):
                         yield data[start : start + PIECE]
                 reading.is_whole = True
@@ -296,7 +296,7 @@ class Egress:
             reading.hang_up()
             gate.release()
 
-    async def _send(
+    async def _send_request(
         self,
         call: EgressCall,
         target: Target,
@@ -319,7 +319,7 @@ class Egress:
             raw = found.aiter_raw()
             return Answer(found.status_code, found.headers.raw, found.extensions, raw, found.aclose)
         site = target.site
-        response = await self._pool(call.tenant, target.configured).handle_async_request(
+        response = await self._pool_for(call.tenant, target.configured).handle_async_request(
             httpcore.Request(
                 outgoing.method,
                 httpcore.URL(

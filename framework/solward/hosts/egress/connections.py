@@ -71,14 +71,14 @@ def answer_too_large(site: Site, limits: Limits) -> SkillError:
 
 
 class ReadPace:
-    """The pace of reading one tenant's answers: each chunk, however small, costs the loop time."""
+    """The limit of chunks read for one tenant, because even a small chunk costs loop time."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._paid_until = 0.0
 
     async def spend(self, chunks: int) -> None:
-        """Count chunks, and wait if they were more than a second ahead of the rate."""
+        """Count chunks, and wait while their number is a second or more ahead of the rate."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now - 1.0) + chunks / self._rate
         if self._paid_until > now:
@@ -87,7 +87,7 @@ class ReadPace:
 
 @dataclass(slots=True)
 class AnswerReading:
-    """The answer that is being read from a connection.
+    """The progress of reading one answer from a connection.
 
     Attributes:
         is_whole: whether the whole answer came, so that its connection may be used again.
@@ -104,13 +104,12 @@ class AnswerReading:
     abort: Callable[[], object] | None = None
 
     def hang_up(self) -> None:
-        """Close the connection if its answer was not read to the end. httpcore does the same, but
-        fails to if it is cancelled meanwhile."""
+        """Close the connection unless its answer was read whole; a cancelled httpcore may not."""
         if not self.is_whole and self.abort is not None:
             self.abort()
 
-    async def before(self, max_bytes: int) -> int:
-        """Wait until more may be read, and return how many bytes.
+    async def wait_to_read(self, max_bytes: int) -> int:
+        """Wait until more bytes may be read, and return their maximum number.
 
         Raises:
             SkillError: `too_large`.
@@ -149,12 +148,12 @@ Dial = Callable[[str, int, float | None], Awaitable[httpcore.AsyncNetworkStream]
 """Connects to a checked address and port within seconds. Raises httpcore's exceptions."""
 
 
-def _networks(listed: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+def _parse_networks(listed: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     return tuple(map(ipaddress.ip_network, listed.split()))
 
 
 # The special-purpose networks of IANA's lists, and public addresses of clouds' metadata services.
-_REFUSED: Final = _networks("""
+_REFUSED: Final = _parse_networks("""
     0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12
     192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16
     192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
@@ -163,25 +162,25 @@ _REFUSED: Final = _networks("""
 # The only part of IPv6 that is allocated to networks; loopback, private and link-local addresses,
 # multicast, and IPv4 addresses mapped to IPv6 are outside it.
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
-_PRIVATE: Final = _networks("""
+_PRIVATE: Final = _parse_networks("""
     10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7
 """)
 # Maximum number of a name's addresses that are tried.
-_TRIES: Final = 4
+_MAX_ADDRESSES: Final = 4
 # The limit that httpcore itself has for an answer's head.
-_MOST_HEAD: Final = 100 << 10
-_OF_ANSWER: Final = (h11.InformationalResponse, h11.Response, h11.Data)
+_MAX_HEAD: Final = 100 << 10
+_ANSWER_EVENTS: Final = (h11.InformationalResponse, h11.Response, h11.Data)
 
 
-def public(address: Address) -> bool:
-    """Return whether an address is public, and so can be a machine's on the Internet."""
+def is_public(address: Address) -> bool:
+    """Return whether an address is public, so that a machine on the Internet can have it."""
     if address.version == 6 and (address not in _UNICAST or address.scope_id is not None):
         return False
     return not any(address in each for each in _REFUSED if each.version == address.version)
 
 
 class CheckedConnections(httpcore.AsyncNetworkBackend):
-    """Connections that are resolved, checked and made in one step, so no second look-up differs.
+    """A network backend that resolves, checks and connects in one step, with a single look-up.
 
     httpcore does TLS, and verifies the certificate for the site's name.
     """
@@ -207,7 +206,7 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectTimeout from None
         except OSError:
             raise httpcore.ConnectError from None
-        allowed = [each for each in found if self._allowed(host, each)]
+        allowed = [each for each in found if self._is_allowed(host, each)]
         if not allowed:
             raise SkillError(
                 "address_refused",
@@ -215,7 +214,7 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
                 " machine, they may call only what the operator configured",
             )
         failure: Exception = httpcore.ConnectError()
-        for address in allowed[:_TRIES]:
+        for address in allowed[:_MAX_ADDRESSES]:
             left = None if timeout is None else timeout - (time.monotonic() - begun)
             if left is not None and left <= 0:
                 raise httpcore.ConnectTimeout
@@ -230,17 +229,17 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
             return _LimitedStream(stream)
         raise failure
 
-    def _allowed(self, host: str, text: str) -> bool:
+    def _is_allowed(self, host: str, text: str) -> bool:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
             return False
         if not self._private:
-            return public(address)
+            return is_public(address)
         # The operator configured this address, or a name in a network of their own.
         return (
             text == host
-            or public(address)
+            or is_public(address)
             or any(address in each for each in _PRIVATE if each.version == address.version)
         )
 
@@ -249,8 +248,8 @@ class CheckedConnections(httpcore.AsyncNetworkBackend):
 
 
 class _LimitedStream(httpcore.AsyncNetworkStream):
-    """A connection that gives the parser of answers no more than their limits. It is not used again
-    after bytes beyond an answer: the parser would take them for the answer to the next request."""
+    """A connection that limits the answers read from it. After bytes beyond an answer, it is not
+    used again: they would be parsed as the answer to the next request."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -263,29 +262,29 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
         reading = current_reading.get()
         if reading is None:
             return await self._stream.read(max_bytes, timeout)
-        data = await self._stream.read(await reading.before(max_bytes), timeout)
+        data = await self._stream.read(await reading.wait_to_read(max_bytes), timeout)
         reading.last = len(data)
         reading.received += reading.last
         if self._answer is not None:
             # httpcore's own parser reports what is wrong with an answer.
             with suppress(h11.RemoteProtocolError):
                 self._answer.receive_data(data)
-                while isinstance(self._answer.next_event(), _OF_ANSWER):
+                while isinstance(self._answer.next_event(), _ANSWER_EVENTS):
                     pass
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if not self._is_asking:
             self._is_asking = True
-            self._begin(method=buffer.partition(b" ")[0])
+            self._begin_answer(method=buffer.partition(b" ")[0])
         reading = current_reading.get()
         if reading is not None and isinstance(self._stream, Stream):
             # A request is written before its answer is read, so `abort` is set in time.
             reading.abort = self._stream.abort
         await self._stream.write(buffer, timeout)
 
-    def _begin(self, method: bytes) -> None:
-        self._answer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
+    def _begin_answer(self, method: bytes) -> None:
+        self._answer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
         self._answer.send(h11.Request(method=method, target="/", headers=[("Host", "-")]))
         self._answer.send(h11.EndOfMessage())
 

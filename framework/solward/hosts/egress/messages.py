@@ -85,7 +85,7 @@ def outgoing_request(
     limits: Limits,
 ) -> OutgoingRequest:
     if request.method not in _METHODS:
-        raise _bad(f"The method must be one of {', '.join(sorted(_METHODS))}")
+        raise _bad_http(f"The method must be one of {', '.join(sorted(_METHODS))}")
     own = {
         name.lower(): value
         for name, value in (client.headers.raw if client is not None else ())
@@ -100,7 +100,7 @@ def outgoing_request(
     for name, value in request.headers:
         size += len(name) + len(value)
         if not _TOKEN.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
-            raise _bad("A header contains characters that HTTP does not allow, or is too long")
+            raise _bad_http("A header has characters that HTTP does not allow, or is too long")
         lower = name.lower()
         if lower == b"content-length":
             lengths.append(value)
@@ -121,15 +121,15 @@ def outgoing_request(
         headers.append((b"Accept-Encoding", b"identity"))
     length: int | None = 0
     if lengths:
-        length = _length(lengths, limits)
+        length = _content_length(lengths, limits)
         headers.append((b"Content-Length", str(length).encode()))
     elif chunked:
         length = None
         headers.append((b"Transfer-Encoding", b"chunked"))
     timeouts = {
-        "connect": _least(request.connect_s, limits.connect_s),
-        "read": _least(request.read_s, limits.total_s),
-        "write": _least(request.write_s, limits.total_s),
+        "connect": _shorter_timeout(request.connect_s, limits.connect_s),
+        "read": _shorter_timeout(request.read_s, limits.total_s),
+        "write": _shorter_timeout(request.write_s, limits.total_s),
     }
     path = fill_query(target.path, target.site, placed).encode()
     # A short pattern could be an ordinary word.
@@ -140,7 +140,7 @@ def outgoing_request(
 _MIN_PATTERN: Final = 8
 
 
-def _bad(text: str) -> SkillError:
+def _bad_http(text: str) -> SkillError:
     return SkillError("bad_http_request", text)
 
 
@@ -149,14 +149,14 @@ def host_header(site: Site) -> bytes:
     return (site.host if site.port == default else f"{site.host}:{site.port}").encode()
 
 
-def _least(asked: float | None, limit: float) -> float:
+def _shorter_timeout(asked: float | None, limit: float) -> float:
     # This comparison is false for NaN and for negative numbers.
     return asked if asked is not None and 0 < asked < limit else limit
 
 
-def _length(lengths: list[bytes], limits: Limits) -> int:
+def _content_length(lengths: list[bytes], limits: Limits) -> int:
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise _bad("Content-Length must be one number")
+        raise _bad_http("Content-Length must be one number")
     if int(lengths[0]) > limits.request_bytes:
         raise request_too_large(limits.request_bytes)
     return int(lengths[0])
@@ -174,7 +174,7 @@ async def bounded_body(
     if length is None and sent > most:
         raise request_too_large(most)
     if length is not None and sent != length:
-        raise _bad(f"The request's body does not have the {length} bytes of its Content-Length")
+        raise _bad_http(f"The request's body must have the {length} bytes of its Content-Length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class Answer:
 
 
 @asynccontextmanager
-async def waiting(until: float) -> AsyncIterator[None]:
-    """End the block at this event loop time; replace the texts of the site's failures."""
+async def site_errors(until: float) -> AsyncIterator[None]:
+    """End the block at this event loop time; convert the site's failures to `SkillError`s."""
     try:
         async with asyncio.timeout_at(until):
             yield
@@ -325,11 +325,11 @@ class AnswerScreen:
         self._longest = max(map(len, self._patterns), default=0)
         self._held = b""
 
-    def take(self, chunk: bytes) -> bytes:
-        """Return the bytes that can be passed on, from this chunk and earlier ones."""
+    def screen(self, chunk: bytes) -> bytes:
+        """Add a chunk, and return the bytes that can be passed on now."""
         if not self._patterns:
             return chunk
-        data = self._without(self._held + chunk)
+        data = self._overwrite_secrets(self._held + chunk)
         kept = next(
             (
                 size
@@ -346,7 +346,7 @@ class AnswerScreen:
         held, self._held = self._held, b""
         return held
 
-    def _without(self, data: bytes) -> bytes:
+    def _overwrite_secrets(self, data: bytes) -> bytes:
         for each in self._patterns:
             if each in data:
                 data = data.replace(each, b"*" * len(each))

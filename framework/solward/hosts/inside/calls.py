@@ -38,7 +38,7 @@ from solward.types.venue import Quote
 def remote_context(
     call: CallInHost, asked: Mapping[str, Any], storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
-    """Return the context of one call, and its money calls, which end with the call."""
+    """Return the context of one call, and the object that makes the context's money calls."""
     calls = RemoteCalls(call)
     context = SkillContext(
         wallet=asked["wallet"],
@@ -55,7 +55,7 @@ def remote_context(
 
 
 class RemoteCalls:
-    """`MoneyCalls` over the channel.
+    """A `MoneyCalls` that sends each call over the channel.
 
     The service ignores the ordinals that this end passes: it numbers the calls in the order in
     which they arrive.
@@ -105,7 +105,7 @@ class RemoteCalls:
         build = self._builds.get(number)
         if build is None:
             raise InvalidRequest("the call has no pocket with this number")
-        with running(self._call):
+        with run_as_call(self._call):
             made = await build(address)
         if isinstance(made, bytes | bytearray | memoryview):
             return BuiltTransaction(wire=bytes(made))
@@ -121,7 +121,7 @@ _READS: Final = {method.name.partition(".")[2]: method for method in methods.LED
 
 
 class RemoteLedger:
-    """`ReadLedger` over the channel; the service answers its methods while the call runs."""
+    """A `ReadLedger` whose methods the service answers over the channel, while the call runs."""
 
     __slots__ = ("_call",)
 
@@ -181,7 +181,7 @@ class CallInHost:
     cap: bytes
 
     async def ask(self, method: Method, asked: Mapping[str, Any]) -> Any:
-        """Ask the service for something on behalf of this call."""
+        """Make a request to the service on behalf of this call."""
         return await self.channel.call(method, asked, cap=self.cap)
 
 
@@ -189,7 +189,7 @@ _RUNNING: ContextVar[CallInHost] = ContextVar("running_call")
 
 
 @contextmanager
-def running(call: CallInHost) -> Iterator[None]:
+def run_as_call(call: CallInHost) -> Iterator[None]:
     """Run the block, and tasks that it starts, as this call."""
     token = _RUNNING.set(call)
     try:
@@ -205,7 +205,7 @@ def current_cap() -> bytes | None:
 
 
 class CurrentChannel:
-    """The channel of the call that is running."""
+    """A stand-in for the channel of the running call."""
 
     def stream(self, *given: Any, **options: Any) -> AsyncGenerator[Any, None]:
         """See `Channel.stream`; may be used only while `current_cap` is not None."""
@@ -237,7 +237,7 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
     async def handle_async_request(
         _self: httpx.AsyncHTTPTransport, request: httpx.Request
     ) -> httpx.Response:
-        return await _answer(channel, current_cap(), request)
+        return await _send_http(channel, current_cap(), request)
 
     async def enter(self: httpx.AsyncHTTPTransport) -> httpx.AsyncHTTPTransport:
         return self
@@ -246,18 +246,18 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
         return None
 
     # The transports' own constructors read the trusted certificates and make a pool of connections.
-    _replace(
+    _replace_members(
         httpx.AsyncHTTPTransport,
-        __init__=_new_transport,
+        __init__=_init_transport,
         handle_async_request=handle_async_request,
         aclose=leave,
         __aenter__=enter,
         __aexit__=leave,
     )
-    _replace(
+    _replace_members(
         httpx.HTTPTransport,
-        __init__=_new_transport,
-        handle_request=_refuse_sync,
+        __init__=_init_transport,
+        handle_request=_refuse_sync_request,
         close=lambda _self: None,
         __enter__=lambda self: self,
         __exit__=lambda _self, *_: None,
@@ -266,18 +266,18 @@ def install(channel: Channel, current_cap: Callable[[], bytes | None]) -> None:
     solward.context.http.certificates = lambda: True
 
 
-def _replace(kind: type, **members: Any) -> None:
+def _replace_members(kind: type, **members: Any) -> None:
     for name, member in members.items():
         setattr(kind, name, member)
 
 
-def _new_transport(_self: object, *_: object, **options: Any) -> None:
+def _init_transport(_self: object, *_: object, **options: Any) -> None:
     for option in ("proxy", "uds", "cert"):
         if options.get(option) is not None:
             raise RequestRefused("bad_http_request", f"{_NO_SOCKETS} and does not support {option}")
 
 
-def _refuse_sync(_self: httpx.HTTPTransport, request: httpx.Request) -> NoReturn:
+def _refuse_sync_request(_self: httpx.HTTPTransport, request: httpx.Request) -> NoReturn:
     raise RequestRefused(
         "sync_http",
         f"{_NO_SOCKETS}, only asynchronously: use context.http or httpx.AsyncClient",
@@ -285,7 +285,7 @@ def _refuse_sync(_self: httpx.HTTPTransport, request: httpx.Request) -> NoReturn
     )
 
 
-async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -> httpx.Response:
+async def _send_http(channel: Channel, cap: bytes | None, request: httpx.Request) -> httpx.Response:
     if cap is None:
         raise RequestRefused("call_ended", "HTTP requests need a running call", request)
     assert isinstance(request.stream, httpx.AsyncByteStream)
@@ -299,9 +299,9 @@ async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -
         read_s=timeouts.get("read"),
         write_s=timeouts.get("write"),
     )
-    pieces = channel.stream(HTTP_REQUEST, head, cap=cap, uploads=_uploads(request.stream))
+    pieces = channel.stream(HTTP_REQUEST, head, cap=cap, uploads=_upload_pieces(request.stream))
     try:
-        with _failures(request):
+        with _httpx_errors(request):
             first = await anext(pieces, None)
         if not isinstance(first, HttpHead):
             raise httpx.RemoteProtocolError("The service sent no answer", request=request)
@@ -311,18 +311,18 @@ async def _answer(channel: Channel, cap: bytes | None, request: httpx.Request) -
     return httpx.Response(
         first.status,
         headers=list(first.headers),
-        stream=_Body(pieces, request),
+        stream=_AnswerBody(pieces, request),
         extensions={"http_version": first.http_version, "reason_phrase": first.reason},
     )
 
 
-async def _uploads(stream: httpx.AsyncByteStream) -> AsyncIterator[bytes]:
+async def _upload_pieces(stream: httpx.AsyncByteStream) -> AsyncIterator[bytes]:
     async for chunk in stream:
         for start in range(0, len(chunk), PIECE):
             yield chunk[start : start + PIECE]
 
 
-class _Body(httpx.AsyncByteStream):
+class _AnswerBody(httpx.AsyncByteStream):
     """An answer's body as it was sent; httpx decodes it."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], request: httpx.Request) -> None:
@@ -330,7 +330,7 @@ class _Body(httpx.AsyncByteStream):
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _failures(self._request):
+        with _httpx_errors(self._request):
             async for piece in self._pieces:
                 yield piece
 
@@ -339,8 +339,8 @@ class _Body(httpx.AsyncByteStream):
 
 
 @contextlib.contextmanager
-def _failures(request: httpx.Request) -> Any:
-    """Turn errors of the service about a request into errors of httpx."""
+def _httpx_errors(request: httpx.Request) -> Any:
+    """Convert the service's errors about a request to errors of httpx."""
     try:
         yield
     except SkillError as error:

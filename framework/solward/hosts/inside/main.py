@@ -30,9 +30,9 @@ from solward.hosts.confinement import (
     Confinement,
     ConfinementUnavailable,
     confine,
-    separate,
+    leave_group,
 )
-from solward.hosts.confinement.seccomp import number_of
+from solward.hosts.confinement.seccomp import call_number
 from solward.hosts.wire.channel import Channel, Handler, IncomingCall
 from solward.hosts.wire.frames import TO_HOST
 from solward.hosts.wire.methods import START
@@ -55,7 +55,7 @@ _SET_PDEATHSIG, _SET_NAME = 1, 15
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends; exit if that is no longer `parent`."""
     if _libc.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
@@ -65,7 +65,7 @@ def die_with(parent: int) -> None:
 
 
 def name_process(name: str) -> None:
-    """Show `name` in `ps` and `top`; the kernel keeps 15 bytes of it."""
+    """Set the process's name in `ps` and `top`; the kernel keeps 15 bytes of it."""
     _libc.prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
@@ -76,7 +76,7 @@ def set_turn(ns: int) -> None:
     the next tick of the clock, however low the other's priority is. Needs Linux 6.12
     (`sched_attr.sched_runtime`, PREEMPT_SHORT); older kernels ignore it.
     """
-    call = number_of("sched_setattr")
+    call = call_number("sched_setattr")
     if call is not None:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period.
@@ -108,7 +108,7 @@ def set_session_nice(file: int, nice: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The facts that a tenant needs about its host.
+    """The configuration that a tenant gets from its host.
 
     Attributes:
         name: name of the host, such as the distribution's.
@@ -127,7 +127,7 @@ Tenant = Callable[[Setup], Mapping[str, Handler]]
 """Returns the handlers by method name, inside the confined host and its running event loop."""
 
 
-def tenant_named(place: str) -> Tenant:
+def import_tenant(place: str) -> Tenant:
     """Import and return the function of `module:function`. Only the host imports it, so that no
     process has another tenant's libraries."""
     module, _, function = place.partition(":")
@@ -147,7 +147,7 @@ _log = logging.getLogger("solward.host")
 
 def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
     """Run this process as the requested host until the service closes the channel."""
-    die_with(zygote)
+    die_with_parent(zygote)
     name_process(f"host-{host['name']}")
     os.environ["HOME"] = os.environ["TMPDIR"] = host["scratch"] or "/nonexistent"
     sys.meta_path.append(_ModuleFinder(host["modules"]))
@@ -167,11 +167,11 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
         own_session=host["own_session"],
     )
     if host["session_nice"] is not None:
-        separate(limits)
+        leave_group(limits)
         with contextlib.suppress(OSError), open(SESSION, "wb") as session:
             set_session_nice(session.fileno(), host["session_nice"])
     if not host["confined"]:
-        _limit_only(limits)
+        _limit_resources(limits)
     else:
         try:
             confine(limits)
@@ -180,15 +180,15 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
     if host["folder"]:
         # `site.addsitedir` would run lines of `.pth` files.
         sys.path.append(host["folder"])
-    _new_loop().run_until_complete(_serve(socket.socket(fileno=channel), host))
+    _new_loop().run_until_complete(_serve_channel(socket.socket(fileno=channel), host))
     os._exit(os.EX_OK)
 
 
-async def _serve(sock: socket.socket, host: Mapping[str, Any]) -> None:
+async def _serve_channel(sock: socket.socket, host: Mapping[str, Any]) -> None:
     async def start(incoming: IncomingCall) -> None:
         setup = Setup(host["name"], host["folder"], host["scratch"], host["options"])
         try:
-            incoming.channel.serve(tenant_named(host["tenant"])(setup))
+            incoming.channel.serve(import_tenant(host["tenant"])(setup))
         except Exception as error:
             _log.exception("the tenant could not start")
             # The text is added here, because only deliberate errors travel with their text.
@@ -212,9 +212,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _limit_only(limits: Confinement) -> None:
+def _limit_resources(limits: Confinement) -> None:
     """Apply the parts of `confine` that work on every machine."""
-    separate(limits)
+    leave_group(limits)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
@@ -232,7 +232,7 @@ def _limit_only(limits: Confinement) -> None:
 
 
 class _ModuleFinder:
-    """A finder of the tenant's modules in folders that may not be read otherwise."""
+    """An import finder for the tenant's modules outside the folders of libraries."""
 
     def __init__(self, modules: Mapping[str, Mapping[str, Any]]) -> None:
         self._modules = modules
@@ -299,7 +299,7 @@ class _LineStream(io.TextIOBase):
 
 
 class _ForwardingHandler(logging.Handler):
-    """A handler that passes on formatted records."""
+    """A log handler that forwards formatted records."""
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:
         super().__init__()

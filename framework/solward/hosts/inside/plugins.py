@@ -28,14 +28,14 @@ from solward.hosts.inside.calls import (
     current_cap,
     install,
     remote_context,
-    running,
+    run_as_call,
 )
 from solward.hosts.inside.main import Setup
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Channel, Handler, IncomingCall
 from solward.hosts.wire.failures import shortened
 from solward.hosts.wire.methods import BuiltTransaction, Plugin, Verdict
-from solward.hosts.wire.values import sendable
+from solward.hosts.wire.values import sendable_completion
 from solward.plugins.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -50,7 +50,7 @@ from solward.plugins.hooks import (
     contained,
     contained_stream,
     declared,
-    deliberate,
+    deliberate_error,
     hooks_of,
     register,
 )
@@ -78,12 +78,12 @@ ENTRY_POINTS = "entry_points"
 """The option that names the plugins, as a JSON list of `[group, name, value]`."""
 
 # Types of the answers of venues' and payment protocols' hooks, by method.
-_OF_VENUES: Mapping[str, Any] = {
+_VENUE_ANSWERS: Mapping[str, Any] = {
     methods.VENUE_QUOTE.name: Quote,
     methods.VENUE_INSTRUCTIONS.name: SwapInstructions,
     methods.VENUE_SWAP.name: SwapTransaction,
 }
-_OF_PAYMENTS: Mapping[str, Any] = {
+_PAYMENT_ANSWERS: Mapping[str, Any] = {
     methods.PAYMENT_OFFERS.name: list | tuple,
     methods.PAYMENT_HEADERS.name: Mapping,
     methods.PAYMENT_RECEIPT.name: PaymentReceipt | None,
@@ -96,7 +96,7 @@ _log = logging.getLogger("plugin")
 
 def plugins(setup: Setup) -> Mapping[str, Handler]:
     """Import the distribution's plugins and return their handlers by method."""
-    return handlers(imported(setup, Plugins))
+    return handlers(import_plugins(setup, Plugins))
 
 
 def models(setup: Setup) -> Mapping[str, Handler]:
@@ -126,8 +126,8 @@ class _SameThreadExecutor(ThreadPoolExecutor):
         return future
 
 
-def imported(setup: Setup, kind: type[Kind]) -> Kind:
-    """Import the distribution's plugins."""
+def import_plugins(setup: Setup, kind: type[Kind]) -> Kind:
+    """Import the distribution's plugins, and return them."""
     named = [
         EntryPoint(name, value, group)
         for group, name, value in jsontext.loads(setup.options[ENTRY_POINTS])
@@ -138,7 +138,7 @@ def imported(setup: Setup, kind: type[Kind]) -> Kind:
 
 
 def handlers(tenant: Plugins) -> dict[str, Handler]:
-    """Return the handlers by method."""
+    """Return the tenant's handlers by method name."""
     return {
         methods.SPECS.name: tenant.specs,
         methods.SKILL_EXECUTE.name: tenant.skill_execute,
@@ -146,8 +146,8 @@ def handlers(tenant: Plugins) -> dict[str, Handler]:
         methods.PROVIDER_COMPLETE.name: tenant.provider_complete,
         methods.PROVIDER_STREAM.name: tenant.provider_stream,
         methods.PROVIDER_PRICE.name: tenant.provider_price,
-        **dict.fromkeys(_OF_VENUES, tenant.venue),
-        **dict.fromkeys(_OF_PAYMENTS, tenant.payment),
+        **dict.fromkeys(_VENUE_ANSWERS, tenant.venue),
+        **dict.fromkeys(_PAYMENT_ANSWERS, tenant.payment),
         methods.PAYMENT_OFFERS.name: tenant.payment_offers,
         methods.GUARDRAIL_CHECK.name: tenant.guardrail_check,
     }
@@ -172,9 +172,9 @@ class Plugins:
 
     async def specs(self, _incoming: IncomingCall) -> tuple[Plugin, ...]:
         """Return each plugin's declaration, or the reason why the plugin cannot be used."""
-        return tuple(map(self._plugin, self._named, self._modules))
+        return tuple(map(self._declare_plugin, self._named, self._modules))
 
-    def _plugin(self, named: EntryPoint, module: Any) -> Plugin:
+    def _declare_plugin(self, named: EntryPoint, module: Any) -> Plugin:
         try:
             if isinstance(module, Rejected):
                 raise module
@@ -197,13 +197,13 @@ class Plugins:
 
     async def skill_execute(self, incoming: IncomingCall) -> str:
         """Run a skill; its context ends with the run."""
-        asked, call = incoming.request, _running(incoming)
+        asked, call = incoming.request, _call_of(incoming)
         name: str = asked["name"]
         context, calls = remote_context(call, asked, self._storage)
         self._calls[call.cap] = calls
-        hook = self._bound(SKILLS, name, "skill_execute")
+        hook = self._bound_hook(SKILLS, name, "skill_execute")
         try:
-            outcome = await _run(call, partial(hook, params=asked["params"], context=context))
+            outcome = await _run_hook(call, partial(hook, params=asked["params"], context=context))
         finally:
             context.end()
             del self._calls[call.cap]
@@ -218,66 +218,66 @@ class Plugins:
         calls, asked = self._calls.get(incoming.cap or b""), incoming.request
         if calls is None:
             raise SkillError("call_ended", "The skill's call has ended")
-        return await _shielded(calls.build(asked["build"], asked["pocket"]))
+        return await _run_shielded(calls.build(asked["build"], asked["pocket"]))
 
     async def provider_complete(self, incoming: IncomingCall) -> Completion:
-        """Return a completion."""
-        hook = self._completion(incoming, "provider_complete")
-        return sendable(checked_completion(await _run(_running(incoming), hook)))
+        """Run a provider's hook, and return its completion."""
+        hook = self._completion_hook(incoming, "provider_complete")
+        return sendable_completion(checked_completion(await _run_hook(_call_of(incoming), hook)))
 
     async def provider_stream(self, incoming: IncomingCall) -> AsyncGenerator[str | Usage, None]:
-        """Yield a completion in pieces."""
-        hook = self._completion(incoming, "provider_stream")
-        with running(_running(incoming)):
+        """Run a provider's hook, and yield its completion in pieces."""
+        hook = self._completion_hook(incoming, "provider_stream")
+        with run_as_call(_call_of(incoming)):
             async with aclosing(contained_stream(hook())) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Usage):
                         checked_usage(piece)
                         yield piece
                         continue
-                    text = cleaned(_of_type(piece, str, "provider_stream"))
+                    text = cleaned(_check_type(piece, str, "provider_stream"))
                     for start in range(0, len(text), _PIECE_CHARACTERS):
                         yield text[start : start + _PIECE_CHARACTERS]
 
     async def provider_price(self, incoming: IncomingCall) -> ModelPrice | None:
-        """Return a model's price."""
+        """Run a provider's hook, and return the model's price."""
         asked = dict(incoming.request)
-        hook = self._bound(PROVIDERS, asked.pop("name"), "provider_price")
-        price = await _run(_running(incoming), partial(hook, **asked))
-        return None if price is None else _of_type(price, ModelPrice, "provider_price")
+        hook = self._bound_hook(PROVIDERS, asked.pop("name"), "provider_price")
+        price = await _run_hook(_call_of(incoming), partial(hook, **asked))
+        return None if price is None else _check_type(price, ModelPrice, "provider_price")
 
-    def _completion(self, incoming: IncomingCall, name: str) -> Callable[[], Any]:
+    def _completion_hook(self, incoming: IncomingCall, name: str) -> Callable[[], Any]:
         asked = incoming.request
-        hook = self._bound(PROVIDERS, asked["name"], name)
+        hook = self._bound_hook(PROVIDERS, asked["name"], name)
         context = ProviderContext(asked["secret"], asked["base_url"], self._storage)
         return partial(hook, request=asked["request"], options=asked["options"], context=context)
 
     async def venue(self, incoming: IncomingCall) -> Any:
         """Run a venue's hook and return its answer."""
-        asked, call, name = dict(incoming.request), _running(incoming), incoming.method
-        hook = self._bound(VENUES, asked.pop("name"), _hook_of(name))
+        asked, call, name = dict(incoming.request), _call_of(incoming), incoming.method
+        hook = self._bound_hook(VENUES, asked.pop("name"), _hook_name(name))
         base_url, secrets, pools = (asked.pop(each) for each in ("base_url", "secrets", "pools"))
         client = httpx.AsyncClient(base_url=base_url or "", timeout=_VENUE_TIMEOUT_S)
         async with client as http:
             ledger = RemoteLedger(call)
             context = VenueContext(http, secrets, self._storage, ledger, pools)
-            answer = await _run(call, partial(hook, **asked, context=context))
-        return _of_type(answer, _OF_VENUES[name], _hook_of(name))
+            answer = await _run_hook(call, partial(hook, **asked, context=context))
+        return _check_type(answer, _VENUE_ANSWERS[name], _hook_name(name))
 
     async def payment(self, incoming: IncomingCall) -> Any:
         """Run a payment protocol's hook and return its answer."""
         asked, name = dict(incoming.request), incoming.method
-        hook = self._bound(PAYMENTS, asked.pop("name"), _hook_of(name))
-        answer = await _run(_running(incoming), partial(hook, **asked))
+        hook = self._bound_hook(PAYMENTS, asked.pop("name"), _hook_name(name))
+        answer = await _run_hook(_call_of(incoming), partial(hook, **asked))
         # A generator of offers is refused: it would run outside the guards around a hook.
-        return _of_type(answer, _OF_PAYMENTS[name], _hook_of(name))
+        return _check_type(answer, _PAYMENT_ANSWERS[name], _hook_name(name))
 
     async def payment_offers(self, incoming: IncomingCall) -> tuple[PaymentOffer | str, ...]:
-        """Return the offers in a seller's answer; for an unreadable one the reason as text."""
+        """Return the offers in a seller's answer; for an unreadable offer, the reason as text."""
         return tuple(
             shortened(str(each))
             if isinstance(each, InvalidRequest)
-            else _of_type(each, PaymentOffer, "payment_offers")
+            else _check_type(each, PaymentOffer, "payment_offers")
             for each in await self.payment(incoming)
         )
 
@@ -285,7 +285,7 @@ class Plugins:
         """Return a rule's verdict; an exception or an invalid answer counts as a refusal."""
         asked = dict(incoming.request)
         name = asked.pop("name")
-        hook = self._bound(GUARDRAILS, name, "guardrail_check")
+        hook = self._bound_hook(GUARDRAILS, name, "guardrail_check")
         try:
             answer: object = hook(**asked)
         except BaseException as error:
@@ -298,20 +298,20 @@ class Plugins:
         text = answer if isinstance(answer, str) else "the rule refused"
         return Verdict(str.__str__(text)[:_MAX_REASON])
 
-    def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
+    def _bound_hook(self, group: str, name: str, hook: str) -> Callable[..., Any]:
         for named, module in zip(self._named, self._modules, strict=True):
             if (named.group, named.name) == (group, name) and hasattr(module, hook):
                 return self._manager.bind(hook, module)
         raise SkillError("no_such_plugin", f"This host has no plugin {name!r} with {hook}")
 
 
-def _running(incoming: IncomingCall) -> CallInHost:
+def _call_of(incoming: IncomingCall) -> CallInHost:
     return CallInHost(incoming.channel, incoming.cap or b"")
 
 
-async def _run(call: CallInHost, hook: Callable[[], Awaitable[T]]) -> T:
-    with running(call):
-        return await _shielded(hook())
+async def _run_hook(call: CallInHost, hook: Callable[[], Awaitable[T]]) -> T:
+    with run_as_call(call):
+        return await _run_shielded(hook())
 
 
 # Characters in a piece of 64 KiB, if each has four bytes.
@@ -319,25 +319,25 @@ _PIECE_CHARACTERS = 16_000
 _MAX_REASON = 4_000
 
 
-async def _shielded(work: Awaitable[T]) -> T:
-    """Await work; deliberate errors pass, and any other is logged here with its traceback."""
+async def _run_shielded(work: Awaitable[T]) -> T:
+    """Await plugin code; log any error that is not deliberate, with its traceback, and raise it."""
     try:
         return await contained(work)
     except SolwardError:
         raise
     except (Exception, PluginCrash) as error:
-        meant = deliberate(error)
+        meant = deliberate_error(error)
         if meant is not None:
             raise meant from None
         _log.exception("a plugin failed: %s", type(error).__name__)
         raise
 
 
-def _hook_of(method: str) -> str:
+def _hook_name(method: str) -> str:
     return method.replace(".", "_")
 
 
-def _of_type(value: Any, kind: Any, hook: str) -> Any:
+def _check_type(value: Any, kind: Any, hook: str) -> Any:
     if not isinstance(value, kind):
         wanted = getattr(kind, "__name__", kind)
         raise TypeError(f"{hook} must return {wanted}, not {type(value).__name__}")

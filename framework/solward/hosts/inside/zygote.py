@@ -26,12 +26,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from solward.hosts.confinement import available
+from solward.hosts.confinement import probe_confinement
 from solward.hosts.inside.main import (
     LONG_TURN_NS,
     MAX_PACKET,
     SESSION,
-    die_with,
+    die_with_parent,
     name_process,
     run,
     set_session_nice,
@@ -40,7 +40,7 @@ from solward.hosts.inside.main import (
 from solward.support.extras import UNUSED, left_out
 
 
-class _Child(NamedTuple):
+class _ForkedChild(NamedTuple):
     """A host, and the open file of its session's nice value. `session` is None if the host is in
     the zygote's session, or if the kernel has no such file."""
 
@@ -50,27 +50,27 @@ class _Child(NamedTuple):
 
 def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     """Serve requests to fork until the service is gone; `first` is the first message."""
-    die_with(first["parent"])
+    die_with_parent(first["parent"])
     # If the parent ignores SIGCHLD, this process inherits that, and the status of hosts is lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
-    _stand_back(first["nice"], None, ())
+    _set_nice(first["nice"], None, ())
     set_turn(LONG_TURN_NS)
     # Every host would inherit these modules.
     with left_out(*UNUSED):
         for module in first["warm"]:
-            _warm(module)
+            _import_library(module)
     # Hosts may not read this folder.
     sys.path[:] = [
         each for each in sys.path if each in first["libraries"] or each not in first["source"]
     ]
-    me, checked = os.getpid(), available()
+    me, checked = os.getpid(), probe_confinement()
     gc.collect()
     # The hosts' garbage collectors skip all present objects, so that their memory stays shared.
     gc.freeze()
     reason = None if checked.available else checked.reason
     _send(control, {"ready": me, "unavailable": reason})
-    children: dict[int, _Child] = {}  # by pidfd
+    children: dict[int, _ForkedChild] = {}  # by pidfd
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
@@ -89,11 +89,11 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
                 os._exit(0)
             request = json.loads(data)
             if "nice" in request:
-                _stand_back(request["nice"], request["pid"], children.values())
+                _set_nice(request["nice"], request["pid"], children.values())
                 continue
             [channel] = descriptors
             try:
-                child = _fork(channel, request["host"], me)
+                child = _fork_host(channel, request["host"], me)
             except OSError as error:
                 _send(control, {"id": request["id"], "error": str(error)})
             else:
@@ -104,7 +104,7 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
             os.close(channel)
 
 
-def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
+def _fork_host(channel: int, host: dict[str, Any], zygote: int) -> _ForkedChild:
     """Start a host. The file of its session's nice value is opened before it confines itself,
     because only root can open it afterwards.
 
@@ -126,13 +126,13 @@ def _fork(channel: int, host: dict[str, Any], zygote: int) -> _Child:
         if host["session_nice"] is not None:
             with contextlib.suppress(OSError):
                 session = os.open(f"/proc/{pid}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
-        return _Child(pid, session)
+        return _ForkedChild(pid, session)
     finally:
         os.close(opened)
         os.close(go)
 
 
-def _stand_back(nice: int, pid: int | None, children: Iterable[_Child]) -> None:
+def _set_nice(nice: int, pid: int | None, children: Iterable[_ForkedChild]) -> None:
     """Set the nice value of a host's own session, or of the zygote's with all other hosts."""
     if pid is None:
         with contextlib.suppress(OSError), open(SESSION, "wb") as own:
@@ -143,7 +143,7 @@ def _stand_back(nice: int, pid: int | None, children: Iterable[_Child]) -> None:
             set_session_nice(child.session, nice)
 
 
-def _warm(module: str) -> None:
+def _import_library(module: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -107,16 +107,16 @@ class IncomingCall:
         return self._serving.method.requests.convert(self.raw)
 
     async def uploads(self) -> AsyncIterator[Any]:
-        """Yield the pieces that the caller sends after the request, as they come; read once."""
+        """Yield the pieces that the caller sends after the request, as they come. Read it once."""
         serving = self._serving
         while True:
-            piece = await serving.inbox.take()
+            piece = await serving.inbox.next_piece()
             if piece is None:
                 return
             assert serving.method.uploads is not None
             yield serving.method.uploads.convert(piece)
             if not serving.answered:
-                self.channel._took(-serving.id, serving.inbox)
+                self.channel._count_consumed(-serving.id, serving.inbox)
 
 
 Handler = Callable[[IncomingCall], Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]]
@@ -142,7 +142,7 @@ class _Inbox:
             self.ended, self.error = True, error
             self._changed.set()
 
-    async def take(self) -> Any:
+    async def next_piece(self) -> Any:
         """Return the next piece; None after the last; raise the error that ended them."""
         while not self._items:
             if self.error is not None:
@@ -156,7 +156,7 @@ class _Inbox:
 
 @dataclass(slots=True, eq=False)
 class _Outbox:
-    """The credit for sending pieces of a stream."""
+    """The number of pieces of a stream that may be sent now."""
 
     credit: int = CREDIT
     closed: bool = False
@@ -172,7 +172,7 @@ class _Outbox:
         self.closed = True
         self._changed.set()
 
-    async def ready(self) -> bool:
+    async def wait_for_credit(self) -> bool:
         """Wait for credit; return False if the other end accepts no more pieces."""
         while self.credit == 0 and not self.closed:
             self._changed.clear()
@@ -247,7 +247,7 @@ class Channel:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._handlers = {PING.name: _pong, **handlers}
+        self._handlers = {PING.name: _answer_ping, **handlers}
         self._receive = receive_limit
         self._limit = TO_HOST if receive_limit is FROM_HOST else FROM_HOST
         self._on_log = on_log
@@ -279,7 +279,7 @@ class Channel:
         self._window_frames = 0
         sock.setblocking(False)
         self._fd = sock.fileno()
-        self._resume()
+        self._resume_reading()
 
     @property
     def closed(self) -> asyncio.Future[BaseException | None]:
@@ -314,13 +314,13 @@ class Channel:
             ChannelClosed: if the channel has ended.
             Unreadable: if a value in the answer is not valid; this ends the channel.
         """
-        opened = self._open(method, method.requests.write(request), cap, timeout_s)
+        opened = self._open_call(method, method.requests.write(request), cap, timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await opened.future
         finally:
-            self._abandon(opened)
-        return self._read(method, answer)
+            self._abandon_call(opened)
+        return self._convert_answer(method, answer)
 
     async def stream(
         self,
@@ -330,7 +330,7 @@ class Channel:
         cap: bytes | None = None,
         uploads: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Any, None]:
-        """Call and yield pieces; the other end may be `CREDIT` ahead. Closing cancels the call.
+        """Call the other end and yield its answer in pieces, of which it may send `CREDIT` ahead.
 
         Args:
             request: the arguments by name.
@@ -339,21 +339,21 @@ class Channel:
         Raises:
             SolwardError: as `call`; errors of `uploads` are raised too.
         """
-        opened = self._open(method, method.requests.write(request), cap, None)
+        opened = self._open_call(method, method.requests.write(request), cap, None)
         assert opened.inbox is not None
         uploading = None
         if opened.outbox is not None:
-            uploading = self._loop.create_task(self._upload(opened, uploads))
+            uploading = self._loop.create_task(self._send_uploads(opened, uploads))
         try:
-            while (piece := await opened.inbox.take()) is not None:
-                yield self._read(method, piece)
-                self._took(opened.id, opened.inbox)
+            while (piece := await opened.inbox.next_piece()) is not None:
+                yield self._convert_answer(method, piece)
+                self._count_consumed(opened.id, opened.inbox)
         finally:
-            self._abandon(opened)
+            self._abandon_call(opened)
             if uploading is not None:
                 uploading.cancel()
 
-    def _read(self, method: Method, answer: Any) -> Any:
+    def _convert_answer(self, method: Method, answer: Any) -> Any:
         try:
             return method.answers.convert(answer)
         except Unreadable as error:
@@ -383,14 +383,14 @@ class Channel:
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSING_S)
 
-    def _open(
+    def _open_call(
         self, method: Method, body: bytes, cap: bytes | None, timeout_s: float | None
     ) -> _OutgoingCall:
         if len(body) + _FRAME_HEAD > self._limit.frame:
             raise SkillError(
                 "too_large",
-                f"{method.name}: {len(body)} bytes are more than"
-                f" {self._limit.frame - _FRAME_HEAD}, the most of a request",
+                f"{method.name}: the request has {len(body)} bytes, more than the"
+                f" maximum of {self._limit.frame - _FRAME_HEAD}",
             )
         if self._ended:
             raise self._closing_error()
@@ -405,10 +405,10 @@ class Channel:
             # No credit until the call itself is sent, which may have to wait.
             opened.outbox = _Outbox(credit=0)
         self._queue.append(opened)
-        self._admit()
+        self._send_waiting_calls()
         return opened
 
-    def _admit(self) -> None:
+    def _send_waiting_calls(self) -> None:
         """Send waiting calls in their order while there is room."""
         while self._queue and not self._ended:
             opened = self._queue[0]
@@ -428,7 +428,7 @@ class Channel:
             if opened.outbox is not None:
                 opened.outbox.add(CREDIT)
 
-    def _abandon(self, opened: _OutgoingCall) -> None:
+    def _abandon_call(self, opened: _OutgoingCall) -> None:
         """Cancel a call for which nobody waits any more."""
         if opened.id == 0:
             if opened in self._queue:
@@ -442,30 +442,30 @@ class Channel:
             # Retrieved, so that asyncio does not log it.
             opened.future.exception()
 
-    def _answered(self, number: int) -> _OutgoingCall:
-        opened = self._find(number)
+    def _pop_opened(self, number: int) -> _OutgoingCall:
+        opened = self._find_opened(number)
         del self._opened[number]
         self._open_bytes -= opened.size
         return opened
 
-    def _find(self, number: int) -> _OutgoingCall:
+    def _find_opened(self, number: int) -> _OutgoingCall:
         opened = self._opened.get(number)
         if opened is None:
-            raise HostileFrame("an answer to no open call")
+            raise HostileFrame("an answer to a call that is not open")
         return opened
 
-    async def _upload(self, opened: _OutgoingCall, pieces: AsyncIterator[Any] | None) -> None:
+    async def _send_uploads(self, opened: _OutgoingCall, pieces: AsyncIterator[Any] | None) -> None:
         uploads = opened.method.uploads
         assert opened.outbox is not None
         assert uploads is not None
         try:
-            if not await opened.outbox.ready():
+            if not await opened.outbox.wait_for_credit():
                 return
             if pieces is not None:
                 async for piece in pieces:
-                    body = _fitting(uploads, piece, PIECE_FRAME - _FRAME_HEAD)
-                    await self._room()
-                    if not await opened.outbox.ready():
+                    body = _encode_within(uploads, piece, PIECE_FRAME - _FRAME_HEAD)
+                    await self._wait_for_room()
+                    if not await opened.outbox.wait_for_credit():
                         return
                     opened.outbox.credit -= 1
                     self._send(Piece(opened.id, body))
@@ -480,7 +480,7 @@ class Channel:
         if method is None or handler is None:
             raise HostileFrame("a call of a method that is not served here")
         if frame.id <= self._last:
-            raise HostileFrame("a call's number came again")
+            raise HostileFrame("a call's number was used again")
         self._last = frame.id
         request = method.requests.read(frame.body)
         serving = _ServedCall(frame.id, method, len(frame.body))
@@ -488,7 +488,7 @@ class Channel:
             len(self._serving) >= self._receive.calls
             or self._serving_bytes + serving.size > self._receive.open_bytes
         ):
-            raise HostileFrame("more calls than may be open")
+            raise HostileFrame("more open calls than allowed")
         # Frames about it that may still come after its end: its cancellation and the end of its
         # upload. Pieces are counted as they are sent.
         self._late += 2
@@ -503,9 +503,9 @@ class Channel:
         serving.task = self._loop.create_task(self._serve(serving, handler, incoming))
         if frame.deadline_ms is not None:
             after = min(frame.deadline_ms / 1000, 86_400.0)
-            serving.deadline = self._loop.call_later(after, self._cancel, serving)
+            serving.deadline = self._loop.call_later(after, self._cancel_served, serving)
 
-    def _cancel(self, serving: _ServedCall) -> None:
+    def _cancel_served(self, serving: _ServedCall) -> None:
         if not serving.cancelled and serving.task is not None:
             serving.cancelled = True
             serving.outbox.close()
@@ -519,7 +519,7 @@ class Channel:
         try:
             if serving.cancelled:
                 raise asyncio.CancelledError
-            final = await self._answer(serving, handler, incoming)
+            final = await self._run_handler(serving, handler, incoming)
         except asyncio.CancelledError:
             final = Failure(serving.id, *failures.to_wire(asyncio.CancelledError()))
         except (KeyboardInterrupt, GeneratorExit):
@@ -536,13 +536,13 @@ class Channel:
                 serving.deadline.cancel()
         try:
             if not serving.in_pieces:
-                await self._room()
+                await self._wait_for_room()
         finally:
             del self._serving[serving.id]
             self._serving_bytes -= serving.size
         self._send(final)
 
-    async def _answer(
+    async def _run_handler(
         self, serving: _ServedCall, handler: Handler, incoming: IncomingCall
     ) -> Result | End:
         method = serving.method
@@ -551,9 +551,9 @@ class Channel:
             assert isinstance(made, AsyncGenerator)
             async with aclosing(made) as pieces:
                 async for piece in pieces:
-                    body = _fitting(method.answers, piece, PIECE_FRAME - _FRAME_HEAD)
-                    await self._room()
-                    if not await serving.outbox.ready():
+                    body = _encode_within(method.answers, piece, PIECE_FRAME - _FRAME_HEAD)
+                    await self._wait_for_room()
+                    if not await serving.outbox.wait_for_credit():
                         break
                     serving.outbox.credit -= 1
                     # Its credit may come after the end of the stream.
@@ -561,22 +561,22 @@ class Channel:
                     self._send(Piece(-serving.id, body))
             return End(-serving.id)
         if method.at_once is None:
-            return await self._one_answer(serving, handler(incoming))
+            return await self._make_result(serving, handler(incoming))
         gate = self._gates.setdefault(method.name, asyncio.Semaphore(method.at_once))
         async with gate:
-            return await self._one_answer(serving, handler(incoming))
+            return await self._make_result(serving, handler(incoming))
 
-    async def _one_answer(self, serving: _ServedCall, made: Any) -> Result:
+    async def _make_result(self, serving: _ServedCall, made: Any) -> Result:
         method = serving.method
         assert isinstance(made, Coroutine)
-        body = _fitting(method.answers, await made, method.largest)
+        body = _encode_within(method.answers, await made, method.largest)
         if len(body) <= PIECE:
             return Result(serving.id, body)
         # One at a time, because the receiver holds the pieces of only one answer.
         async with self._sending_large:
             view = memoryview(body)
             for start in range(0, len(body), PIECE):
-                await self._room()
+                await self._wait_for_room()
                 serving.in_pieces = True
                 chunk = _CHUNK_ENCODER.encode(view[start : start + PIECE])
                 self._send(Piece(-serving.id, msgspec.Raw(chunk)))
@@ -590,14 +590,14 @@ class Channel:
             case Call():
                 self._on_call(frame)
             case Failure():
-                self._find(frame.id)
-                self._joined(frame.id)
+                self._find_opened(frame.id)
+                self._pop_parts(frame.id)
                 try:
                     error = failures.from_wire(frame.code, frame.text, frame.data)
                 except Unreadable as problem:
                     raise HostileFrame(str(problem)) from None
-                self._answered(frame.id).end(None, error)
-                self._admit()
+                self._pop_opened(frame.id).end(None, error)
+                self._send_waiting_calls()
             case Piece():
                 if size > PIECE_FRAME:
                     raise HostileFrame("a piece is too large")
@@ -607,29 +607,29 @@ class Channel:
             case End():
                 self._on_end(frame)
             case Cancel():
-                serving = self._served(frame.id)
+                serving = self._find_served(frame.id)
                 if serving is not None:
-                    self._cancel(serving)
+                    self._cancel_served(serving)
             case Log():
                 if self._on_log is not None:
                     self._on_log(frame)
 
     def _on_result(self, frame: Result) -> None:
-        opened = self._find(frame.id)
+        opened = self._find_opened(frame.id)
         method = opened.method
         if method.streams:
             raise HostileFrame("an answer to a stream")
-        parts = self._joined(frame.id)
+        parts = self._pop_parts(frame.id)
         if parts is None and len(frame.body) > PIECE_FRAME:
             raise HostileFrame("an answer is too large for one frame")
         answer = None
         if opened.abandoned_at is None:
             answer = method.answers.read(frame.body if parts is None else bytes(parts))
-        self._answered(frame.id)
+        self._pop_opened(frame.id)
         opened.end(answer)
-        self._admit()
+        self._send_waiting_calls()
 
-    def _joined(self, number: int) -> bytearray | None:
+    def _pop_parts(self, number: int) -> bytearray | None:
         """Remove and return the pieces of this call's answer, or None."""
         if self._joining is None or self._joining[0] != number:
             return None
@@ -638,7 +638,7 @@ class Channel:
 
     def _on_piece(self, frame: Piece) -> None:
         if frame.id > 0:
-            serving = self._served(frame.id)
+            serving = self._find_served(frame.id)
             if serving is None:
                 return
             method = serving.method
@@ -648,9 +648,9 @@ class Channel:
             serving.inbox.credit -= 1
             serving.inbox.put(uploads.read(frame.body))
             return
-        opened = self._find(-frame.id)
+        opened = self._find_opened(-frame.id)
         if opened.inbox is None:
-            self._join(opened, frame)
+            self._add_part(opened, frame)
             return
         if opened.inbox.credit == 0:
             raise HostileFrame("a piece beyond credit")
@@ -658,7 +658,7 @@ class Channel:
         if opened.abandoned_at is None:
             opened.inbox.put(opened.method.answers.read(frame.body))
 
-    def _join(self, opened: _OutgoingCall, frame: Piece) -> None:
+    def _add_part(self, opened: _OutgoingCall, frame: Piece) -> None:
         try:
             chunk = _CHUNKS.decode(frame.body)
         except (msgspec.MsgspecError, RecursionError):
@@ -667,45 +667,45 @@ class Channel:
             self._joining = (opened.id, bytearray())
         number, parts = self._joining
         if number != opened.id or not chunk or len(parts) + len(chunk) > opened.method.largest:
-            raise HostileFrame("pieces of an answer that is too large, or of two at once")
+            raise HostileFrame("pieces of a too large answer, or of two answers at once")
         parts += chunk
 
     def _on_credit(self, frame: Credit) -> None:
         if frame.id > 0:
-            serving = self._served(frame.id)
+            serving = self._find_served(frame.id)
             if serving is not None:
                 serving.outbox.add(frame.count)
             return
-        outbox = self._find(-frame.id).outbox
+        outbox = self._find_opened(-frame.id).outbox
         if outbox is None:
-            raise HostileFrame("credit for no upload")
+            raise HostileFrame("credit for a call without upload")
         outbox.add(frame.count)
 
     def _on_end(self, frame: End) -> None:
         if frame.id > 0:
-            serving = self._served(frame.id)
+            serving = self._find_served(frame.id)
             if serving is not None:
                 if serving.inbox.ended:
-                    raise HostileFrame("an end that came before")
+                    raise HostileFrame("a second end of an upload")
                 serving.inbox.end()
             return
-        opened = self._find(-frame.id)
+        opened = self._find_opened(-frame.id)
         if opened.inbox is None:
-            raise HostileFrame("an end of no stream")
-        self._answered(opened.id)
+            raise HostileFrame("an end for a call without stream")
+        self._pop_opened(opened.id)
         opened.end(None)
-        self._admit()
+        self._send_waiting_calls()
 
-    def _served(self, number: int) -> _ServedCall | None:
+    def _find_served(self, number: int) -> _ServedCall | None:
         """Return a call of the other end; None if it ended, which the other end may not know."""
         serving = self._serving.get(number)
         if serving is None:
             self._late -= 1
             if not 0 < number <= self._last or self._late < 0:
-                raise HostileFrame("a frame of no open call")
+                raise HostileFrame("a frame for a call that is not open")
         return serving
 
-    def _took(self, number: int, inbox: _Inbox) -> None:
+    def _count_consumed(self, number: int, inbox: _Inbox) -> None:
         """Count a piece as consumed, and send the sender new credit every `_CREDIT_STEP` pieces."""
         inbox.taken += 1
         if inbox.taken == _CREDIT_STEP and not inbox.ended and not self._ended:
@@ -713,7 +713,7 @@ class Channel:
             self._send(Credit(number, inbox.taken))
             inbox.taken = 0
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
             data = self._sock.recv(_RECV)
         except (BlockingIOError, InterruptedError):
@@ -725,9 +725,9 @@ class Channel:
             self.end(ConnectionResetError("the other end has closed the channel"))
             return
         self._in += data
-        self._parse()
+        self._parse_frames()
 
-    def _parse(self) -> None:
+    def _parse_frames(self) -> None:
         if self._ended:
             return
         buffer, at, cost = self._in, 0, 0
@@ -757,26 +757,26 @@ class Channel:
         self._window_frames += cost
         # Other tasks of the loop run first, and the socket's data waits.
         if self._window_frames > self._receive.frames_per_s:
-            self._pause()
-            self._loop.call_at(self._window + 1, self._go_on)
+            self._pause_reading()
+            self._loop.call_at(self._window + 1, self._continue_reading)
         elif cost >= _FRAMES_AT_ONCE:
-            self._pause()
-            self._loop.call_soon(self._go_on)
+            self._pause_reading()
+            self._loop.call_soon(self._continue_reading)
 
-    def _go_on(self) -> None:
+    def _continue_reading(self) -> None:
         if not self._ended:
-            self._resume()
-            self._parse()
+            self._resume_reading()
+            self._parse_frames()
 
-    def _pause(self) -> None:
+    def _pause_reading(self) -> None:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._fd)
 
-    def _resume(self) -> None:
+    def _resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._loop.add_reader(self._fd, self._on_readable)
 
     def _send(self, frame: AnyFrame) -> None:
         if self._ended:
@@ -810,9 +810,9 @@ class Channel:
             self._loop.remove_writer(self._fd)
         if len(self._out) <= _LOW:
             self._has_room.set()
-            self._admit()
+            self._send_waiting_calls()
 
-    async def _room(self) -> None:
+    async def _wait_for_room(self) -> None:
         while not self._ended and len(self._out) > _HIGH:
             self._has_room.clear()
             await self._has_room.wait()
@@ -823,7 +823,7 @@ class Channel:
             return
         self._ended = True
         self._cause = error
-        self._pause()
+        self._pause_reading()
         if self._writable:
             self._loop.remove_writer(self._fd)
         self._sock.close()
@@ -835,7 +835,7 @@ class Channel:
         self._queue.clear()
         for serving in list(self._serving.values()):
             serving.inbox.end(self._closing_error())
-            self._cancel(serving)
+            self._cancel_served(serving)
         self._has_room.set()
         if not self._closed.done():
             self._closed.set_result(error)
@@ -846,17 +846,17 @@ class Channel:
         return error
 
 
-def _fitting(codec: Codec, value: Any, most: int) -> msgspec.Raw:
+def _encode_within(codec: Codec, value: Any, most: int) -> msgspec.Raw:
     try:
         body = codec.write(value)
     except InvalidRequest as error:
         raise BadAnswer(str(error)) from None
     if len(body) > most:
-        raise BadAnswer(f"{len(body)} bytes are more than {most}")
+        raise BadAnswer(f"{len(body)} bytes are more than the maximum of {most}")
     return msgspec.Raw(body)
 
 
-async def _pong(_incoming: IncomingCall) -> None:
+async def _answer_ping(_incoming: IncomingCall) -> None:
     return None
 
 

@@ -37,7 +37,7 @@ HTTP_FAILURES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 class HostBug(Exception):
-    """An error of a plugin or its host that is not deliberate; it tells only the type's name."""
+    """An unexpected error of a plugin or its host, of which only the type's name is known."""
 
     def __init__(self, type_name: str) -> None:
         super().__init__(type_name)
@@ -72,7 +72,7 @@ _MAX_DATA: Final = 160 << 10
 _NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
-def _attributes(kind: type[SolwardError]) -> dict[str, Any]:
+def _class_attributes(kind: type[SolwardError]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in kind.__mro__:
         found = {**_ATTRIBUTES.get(each, {}), **found}
@@ -80,9 +80,9 @@ def _attributes(kind: type[SolwardError]) -> dict[str, Any]:
 
 
 _CODECS: Final = {
-    kind: Codec(name, _attributes(kind), _MAX_DATA)
+    kind: Codec(name, _class_attributes(kind), _MAX_DATA)
     for name, kind in _BY_CODE.items()
-    if _attributes(kind)
+    if _class_attributes(kind)
 }
 
 
@@ -93,14 +93,14 @@ def to_wire(error: BaseException) -> tuple[str, str, msgspec.Raw]:
         try:
             text = shortened(str(error))
         except Exception:
-            return BUG, _name(type(error).__name__), _NIL
+            return BUG, _type_name(type(error).__name__), _NIL
         kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
         for whole in (True, False):
             with suppress(Exception):
-                return kind.__name__, text, _data(error, kind, whole=whole)
+                return kind.__name__, text, _encode_data(error, kind, whole=whole)
         return SolwardError.__name__, text, _NIL
     name = error.type_name if isinstance(error, HostBug) else type(error).__name__
-    return BUG, _name(name), _NIL
+    return BUG, _type_name(name), _NIL
 
 
 def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug:
@@ -115,7 +115,7 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
     if codec is None and data != _NIL:
         raise Unreadable(f"{code} has no attributes")
     if code == BUG:
-        return HostBug(_name(text))
+        return HostBug(_type_name(text))
     if kind is None:
         raise Unreadable("no error has this code")
     # No constructor, because it would make the text a second time from other values.
@@ -126,12 +126,12 @@ def from_wire(code: str, text: str, data: msgspec.Raw) -> SolwardError | HostBug
     return error
 
 
-def _data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgspec.Raw:
-    """Return the attributes as they travel, without the optional ones unless `whole`."""
+def _encode_data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgspec.Raw:
+    """Return an error's attributes as msgpack; optional attributes only if `whole`."""
     codec = _CODECS.get(kind)
     if codec is None:
         return _NIL
-    values = {name: _sent(getattr(error, name)) for name in _attributes(kind)}
+    values = {name: _wire_value(getattr(error, name)) for name in _class_attributes(kind)}
     for name in () if whole else set(_OPTIONAL) & set(values):
         if name == "usage" and values[name] is not None:
             # The usage is lost, so that the call may have cost something.
@@ -142,7 +142,7 @@ def _data(error: SolwardError, kind: type[SolwardError], *, whole: bool) -> msgs
     return msgspec.Raw(body)
 
 
-def _sent(value: Any) -> Any:
+def _wire_value(value: Any) -> Any:
     return shortened(value) if isinstance(value, str) else value
 
 
@@ -151,5 +151,5 @@ def shortened(text: str) -> str:
     return text[:_MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
-def _name(text: str) -> str:
+def _type_name(text: str) -> str:
     return text[:100] if text.isidentifier() else "Exception"

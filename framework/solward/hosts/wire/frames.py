@@ -37,11 +37,11 @@ FROM_HOST: Final = Limits(256 << 10, 256, 4 << 20, 10_000)
 TO_HOST: Final = Limits(8 << 20, 4_096, 64 << 20, 1_000_000)
 
 CREDIT: Final = 32
-"""Pieces of one stream that may be on their way, or wait to be taken."""
+"""Maximum number of pieces of one stream that were sent and are not consumed yet."""
 PIECE: Final = 64 << 10
-"""Most bytes of a body in one piece. A larger answer is sent in pieces, one answer at a time."""
+"""Maximum bytes of a body in one piece. A larger answer is sent in pieces, one answer at a time."""
 PIECE_FRAME: Final = PIECE + 4096
-"""Most bytes of a piece with its names."""
+"""Maximum bytes of a frame that carries a piece."""
 
 MAX_TEXT: Final = 2_000
 MAX_FIELDS: Final = 16

@@ -106,7 +106,7 @@ PING = Method("ping")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The reason why a plugin cannot be used; `code` is one of the registry's."""
+    """The reason why a plugin cannot be used; `code` is a `ProblemCode`."""
 
     code: Name
     detail: str
@@ -114,7 +114,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One entry point of the distribution, in the service's order.
+    """One entry point of the distribution, with the declaration of its plugin.
 
     Attributes:
         group: `solward.skills`, `solward.providers`, `solward.venues`, `solward.payments` or
@@ -147,7 +147,7 @@ class BuiltTransaction:
 
 
 Placeholders = dict[Name, Name | None]
-"""By variable, what stands for each secret of a plugin's manifest; None where it is not set."""
+"""By variable, the placeholder of each secret of a plugin's manifest; None if it is not set."""
 # params, settings, options: as the schemas of skill or provider say, with defaults.
 _SKILL: Final = {
     "name": Name,
@@ -348,7 +348,7 @@ class RaisedError(Wire):
 
 
 class ObservedCall(Wire):
-    """One call of a hook, as seen where it runs.
+    """One call of a hook, as its host observed it.
 
     Attributes:
         executed: whether any of its code ran.

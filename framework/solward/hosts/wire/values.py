@@ -43,7 +43,7 @@ def to_json(value: object) -> str:
         InvalidRequest: if it is not JSON-like, or nested too deep.
     """
     try:
-        plain = _plain(value)
+        plain = _plain_json(value)
         if unfit := jsontext.unfit(plain, has_nul=True):
             raise ValueError(unfit)
         return jsontext.dumps(plain)
@@ -65,14 +65,14 @@ def from_json(text: str) -> Any:
         raise Unreadable(f"not JSON: {type(error).__name__}") from None
 
 
-def _plain(value: object) -> object:
+def _plain_json(value: object) -> object:
     """Return JSON-like data in built-in types; anything else is returned unchanged."""
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain_json(each) for each in value]
     if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(f"{value} is no number of JSON")
+        raise ValueError(f"{value} is not a JSON number")
     return value
 
 
@@ -80,9 +80,9 @@ def _plain(value: object) -> object:
 _MAX_POWER: Final = 100
 
 
-def _finite(value: Decimal) -> Decimal:
+def _finite_number(value: Decimal) -> Decimal:
     if not value.is_finite() or abs(value.adjusted()) > _MAX_POWER:
-        raise Unreadable("a number is not finite, or out of any range")
+        raise Unreadable("a number is not finite or out of range")
     return value
 
 
@@ -101,7 +101,7 @@ class Instruction(Wire):
 
 
 Instructions = Annotated[tuple[Instruction, ...], Meta(max_length=64)]
-_MOST_METAS: Final = 256
+_MAX_METAS: Final = 256
 """Accounts that all instructions of a transaction name: each takes a byte of it, and more."""
 
 
@@ -131,7 +131,7 @@ def _instruction_from_wire(wire: Instruction) -> SoldersInstruction:
             ],
         )
     except ValueError:
-        raise Unreadable("an instruction names what is no address") from None
+        raise Unreadable("an instruction contains an invalid address") from None
 
 
 def _instructions_to_wire(made: Any) -> tuple[Instruction, ...]:
@@ -147,8 +147,8 @@ def _instructions_to_wire(made: Any) -> tuple[Instruction, ...]:
 
 
 def _instructions_from_wire(wires: tuple[Instruction, ...]) -> tuple[SoldersInstruction, ...]:
-    if sum(len(each.accounts) for each in wires) > _MOST_METAS:
-        raise InvalidRequest(f"instructions may name at most {_MOST_METAS} accounts together")
+    if sum(len(each.accounts) for each in wires) > _MAX_METAS:
+        raise InvalidRequest(f"instructions may name at most {_MAX_METAS} accounts together")
     return tuple(map(_instruction_from_wire, wires))
 
 
@@ -157,7 +157,7 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The conversion of one type.
+    """The conversion of one type for a channel, in both directions.
 
     Attributes:
         wire: the type that msgspec checks.
@@ -174,13 +174,13 @@ def shape_of(hint: Any) -> Shape:
     """Return the conversion of a type hint: built-in types, enums, dataclasses of these, and
     JSON-like values, written `Any` or `Mapping[str, Any]`."""
     if typing.get_origin(hint) is not Annotated:
-        return _shape(hint, ())
+        return _shape_without_marks(hint, ())
     marks = hint.__metadata__
-    found = _shape(hint.__origin__, marks)
+    found = _shape_without_marks(hint.__origin__, marks)
     return dataclasses.replace(found, wire=Annotated[(found.wire, *marks)])
 
 
-def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
+def _shape_without_marks(hint: Any, marks: tuple[Any, ...]) -> Shape:
     """Return the conversion; the caller adds `marks`, which replace this function's own limits."""
     bounded = str if marks else Text
     if hint is Any or hint == Mapping[str, Any]:
@@ -188,7 +188,7 @@ def _shape(hint: Any, marks: tuple[Any, ...]) -> Shape:
     if hint is str:
         return Shape(bounded)
     if hint is Decimal:
-        return Shape(Decimal, None, _finite)
+        return Shape(Decimal, None, _finite_number)
     if hint is Instruction:
         return Shape(Instruction, _instruction_to_wire, _instruction_from_wire)
     if hint == tuple[Instruction, ...]:
@@ -228,21 +228,21 @@ def _shape_of_union(members: tuple[Any, ...]) -> Shape:
     wire: Any = _UNION[(*(each.wire for each in shapes.values()), *optional)]
     if len(some) == 1:
         [only] = shapes.values()
-        return Shape(wire, _optional(only.there), _optional(only.back))
+        return Shape(wire, _convert_optional(only.there), _convert_optional(only.back))
     return Shape(
         wire,
-        _by_type({kind: each.there for kind, each in shapes.items()}),
-        _by_type({each.wire: each.back for each in shapes.values()}),
+        _convert_by_type({kind: each.there for kind, each in shapes.items()}),
+        _convert_by_type({each.wire: each.back for each in shapes.values()}),
     )
 
 
-def _optional(convert: Convert | None) -> Convert | None:
+def _convert_optional(convert: Convert | None) -> Convert | None:
     if convert is None:
         return None
     return lambda value: None if value is None else convert(value)
 
 
-def _by_type(converts: Mapping[Any, Convert | None]) -> Convert:
+def _convert_by_type(converts: Mapping[Any, Convert | None]) -> Convert:
     def convert(value: Any) -> Any:
         found = converts.get(type(value))
         return value if found is None else found(value)
@@ -274,25 +274,25 @@ def _shape_of_dataclass(kind: type, tag: str | None) -> Shape:
             continue  # Functions and classes do not travel.
         shape = shapes[field.name] = shape_of(hint)
         if field.default is not dataclasses.MISSING:
-            defaults[field.name] = _default(shape, field.default)
+            defaults[field.name] = _wire_default(shape, field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = _default(shape, field.default_factory())
-    wire = _struct(kind.__name__, shapes, defaults, tag)
+            defaults[field.name] = _wire_default(shape, field.default_factory())
+    wire = _define_struct(kind.__name__, shapes, defaults, tag)
     there, back = _converters(shapes)
     made = Shape(
         wire,
         lambda value: wire(**there({name: getattr(value, name) for name in shapes})),
         lambda value: kind(**back({name: getattr(value, name) for name in shapes})),
     )
-    return _cached(made) if kind is ToolDefinition else made
+    return _cached_shape(made) if kind is ToolDefinition else made
 
 
-def _default(shape: Shape, value: Any) -> Any:
+def _wire_default(shape: Shape, value: Any) -> Any:
     value = value if shape.there is None else shape.there(value)
     return msgspec.field(default_factory=dict) if value == {} else value
 
 
-def _struct(
+def _define_struct(
     name: str, shapes: Mapping[str, Shape], defaults: Mapping[str, Any], tag: str | None = None
 ) -> Any:
     fields = [
@@ -313,7 +313,7 @@ def _struct(
 def _converters(
     shapes: Mapping[str, Shape],
 ) -> tuple[Callable[[dict[str, Any]], Any], Callable[[dict[str, Any]], Any]]:
-    """Return functions that convert values by name, there and back; others stay unchanged."""
+    """Return functions that convert named values for a channel, and back."""
     there = [(name, shape.there) for name, shape in shapes.items() if shape.there is not None]
     back = [(name, shape.back) for name, shape in shapes.items() if shape.back is not None]
 
@@ -333,7 +333,7 @@ def _converters(
 _KEPT_TOOLS: Final = 1_024
 
 
-def _cached(shape: Shape) -> Shape:
+def _cached_shape(shape: Shape) -> Shape:
     """Return the conversion with a cache for definitions of tools: agents send the same ones."""
     assert shape.there is not None
     assert shape.back is not None
@@ -352,15 +352,14 @@ def _cached(shape: Shape) -> Shape:
     return Shape(shape.wire, there, lru_cache(_KEPT_TOOLS)(shape.back))
 
 
-_NO_JSON: Final = "unreadable"
+_UNREADABLE_TEXT: Final = "unreadable"
 # Bytes of all arguments in an answer of at most 4 MiB; text and names need less than the rest.
 _MAX_ARGUMENTS: Final = 2 << 20
 
 
-def sendable(completion: Completion) -> Completion:
-    """Return a model's answer in a form that can travel. Arguments that cannot, or are too long
-    together, become text that is no object, so the agent does not run that call but reads the
-    rest."""
+def sendable_completion(completion: Completion) -> Completion:
+    """Return a model's answer in a form that can travel. Arguments that cannot, or are too long in
+    total, become text instead of an object, so the agent skips that call and reads the rest."""
     calls, room = [], _MAX_ARGUMENTS
     for call in completion.tool_calls:
         try:
@@ -368,8 +367,8 @@ def sendable(completion: Completion) -> Completion:
         except InvalidRequest:
             size = room + 1
         fits = size <= room
-        room -= size if fits else len(_NO_JSON) + 2
-        calls.append(call if fits else ToolCall(call.name, _NO_JSON))
+        room -= size if fits else len(_UNREADABLE_TEXT) + 2
+        calls.append(call if fits else ToolCall(call.name, _UNREADABLE_TEXT))
     return dataclasses.replace(completion, tool_calls=tuple(calls))
 
 
@@ -389,9 +388,9 @@ class Codec:
         self._name = name
         self._most = most
         shape = _shape_of_arguments(name, kind) if isinstance(kind, Mapping) else shape_of(kind)
-        self.convert: Convert = shape.back or _as_it_is
-        """Makes the value of what `read` returns; raises `Unreadable`, or `InvalidRequest`."""
-        self._there = shape.there or _as_it_is
+        self.convert: Convert = shape.back or _unchanged
+        """Converts the result of `read` to the value; raises `Unreadable`, or `InvalidRequest`."""
+        self._there = shape.there or _unchanged
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(shape.wire)
 
     def write(self, value: Any) -> bytes:
@@ -408,11 +407,11 @@ class Codec:
         except (TypeError, *UNREADABLE) as error:
             raise InvalidRequest(f"{self._name}: {error}") from None
         if self._most is not None and len(body) > self._most:
-            raise InvalidRequest(f"{self._name}: {len(body)} bytes, at most are {self._most}")
+            raise InvalidRequest(f"{self._name}: {len(body)} bytes; at most {self._most} may be sent")
         return body
 
     def read(self, body: bytes | msgspec.Raw) -> Any:
-        """Return the struct in msgpack bytes; `convert` makes the value of it.
+        """Decode msgpack bytes to a struct, which `convert` turns into the value.
 
         Raises:
             HostileFrame: if it is not of this type, or larger than the method allows.
@@ -429,7 +428,7 @@ class Codec:
 
 def _shape_of_arguments(name: str, kinds: Mapping[str, Any]) -> Shape:
     shapes = {each: shape_of(hint) for each, hint in kinds.items()}
-    wire = _struct(name, shapes, {})
+    wire = _define_struct(name, shapes, {})
     there, back = _converters(shapes)
     return Shape(
         wire,
@@ -438,5 +437,5 @@ def _shape_of_arguments(name: str, kinds: Mapping[str, Any]) -> Shape:
     )
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

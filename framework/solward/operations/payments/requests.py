@@ -32,7 +32,7 @@ from solward.hosts.egress.connections import (
     SystemResolver,
     current_reading,
 )
-from solward.hosts.egress.messages import host_header, waiting
+from solward.hosts.egress.messages import host_header, site_errors
 from solward.plugins.payment_checks import is_plain
 from solward.settings.addresses import is_loopback
 from solward.support import jsontext
@@ -327,7 +327,7 @@ class Sites:
         own = self._own.setdefault(who, asyncio.Semaphore(_OF_ONE))
         try:
             async with AsyncExitStack() as stack:
-                async with waiting(until):
+                async with site_errors(until):
                     await stack.enter_async_context(own)
                     await stack.enter_async_context(self._gates[is_key(who)])
                 stack.callback(reading.hang_up)
@@ -349,7 +349,7 @@ class Sites:
         until: float,
     ) -> SiteAnswer:
         site = request.site
-        async with waiting(until):
+        async with site_errors(until):
             current_reading.set(reading)
             response = await self._pool_for(site).handle_async_request(
                 httpcore.Request(
@@ -395,7 +395,7 @@ class Sites:
         chunks = aiter(response.stream)
         try:
             while len(body) < MAX_ANSWER_BYTES:
-                async with waiting(until):
+                async with site_errors(until):
                     chunk = await anext(chunks, None)
                     await self._pace.spend(1)
                 if chunk is None:

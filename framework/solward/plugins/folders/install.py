@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from solward.plugins.folders import layout
 from solward.plugins.folders.layout import InstalledDistribution, Plugin, canonical
-from solward.plugins.folders.storage import empty, storage_folder
-from solward.plugins.folders.wheels import Tree, check_modules, file_name
+from solward.plugins.folders.storage import empty_folder, storage_folder
+from solward.plugins.folders.wheels import Tree, check_modules, parse_wheel_name
 from solward.support import jsontext
 from solward.support.child_processes import child_environment
 from solward.types.errors import FolderError
@@ -81,7 +81,7 @@ _MAX_SAID = 600
 
 
 class FetchedWheels(NamedTuple):
-    """Wheels in a folder of the caller's own.
+    """Downloaded wheels, in a folder that the caller owns.
 
     Attributes:
         name: canonical name of the distribution that was asked for.
@@ -100,7 +100,7 @@ def target_name(target: str) -> str:
     """
     path = Path(target)
     if target.endswith(".whl"):
-        return canonical(file_name(path.name).name)
+        return canonical(parse_wheel_name(path.name).name)
     if target.endswith(_SOURCES) or os.sep in target or path.exists():
         raise FolderError(
             f"{target} is no wheel. Building a source distribution or a folder would run its code:"
@@ -140,14 +140,14 @@ def gather(target: str, into: Path) -> FetchedWheels:
         except OSError as error:
             raise FolderError(f"{target} cannot be read: {error.strerror}") from None
         target = str(own)
-    items = _resolved(target, name, into, have)
+    items = _checked_report(target, name, into, have)
     rest = {key: item for key, item in items.items() if own is None or key != name}
     if rest:
-        _fetch(rest, into)
+        _download(rest, into)
     files: dict[str, Path] = {}
     for path in sorted(into.glob("*.whl")):
-        key = canonical(file_name(path.name).name)
-        expected = _sha256(items.get(key, {}))
+        key = canonical(parse_wheel_name(path.name).name)
+        expected = _expected_sha256(items.get(key, {}))
         if key not in items or key in files:
             raise FolderError(f"pip fetched {path.name}, which was not requested")
         with path.open("rb") as file:
@@ -170,11 +170,11 @@ def environment() -> dict[str, str]:
     return have
 
 
-def _resolved(
+def _checked_report(
     target: str, name: str, into: Path, have: Mapping[str, str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return pip's report of each distribution to install, by canonical name."""
-    found = _resolve(target, into)
+    """Return pip's report of each distribution to install, by canonical name; refuse conflicts."""
+    found = _pip_report(target, into)
     for key, item in found.items():
         version = item["metadata"]["version"]
         if key in have:
@@ -189,7 +189,7 @@ def _resolved(
     return found
 
 
-def _resolve(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
+def _pip_report(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
     """Return pip's report of all that it would install from wheels, by canonical name."""
     report = into / "report.json"
     given = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
@@ -200,13 +200,13 @@ def _resolve(requirement: str, into: Path) -> dict[str, Mapping[str, Any]]:
     return {canonical(each["metadata"]["name"]): each for each in items}
 
 
-def _fetch(items: Mapping[str, Mapping[str, Any]], into: Path) -> None:
+def _download(items: Mapping[str, Mapping[str, Any]], into: Path) -> None:
     exact = [f"{key}=={item['metadata']['version']}" for key, item in items.items()]
     options = ("--no-deps", "--only-binary", ":all:", "--dest", str(into))
     run_pip(["download", *options, "--", *exact], into)
 
 
-def _sha256(item: Mapping[str, Any]) -> str | None:
+def _expected_sha256(item: Mapping[str, Any]) -> str | None:
     archive = item.get("download_info", {}).get("archive_info", {})
     found = archive.get("hashes", {}).get("sha256")
     return None if found is None else str(found)
@@ -266,7 +266,7 @@ class Proposal:
         return tuple(each for each in had if (each.group, each.name) not in has)
 
     @property
-    def asks(self) -> bool:
+    def needs_acceptance(self) -> bool:
         """True if somebody has to accept it: a first installation, or an upgrade that needs more or
         drops a plugin, which may be a guardrail."""
         return self.before is None or any(self.more.values()) or bool(self.dropped)
@@ -291,7 +291,7 @@ def install(
     Args:
         home: the service's home.
         target: a wheel's file, or a name with or without versions.
-        accept: called before anything changes if `Proposal.asks`.
+        accept: called before anything changes if `Proposal.needs_acceptance`.
         declare: returns the needs of the plugins; None accepts no new needs.
         upgrade: whether the distribution must be installed already; otherwise it must not be.
 
@@ -321,7 +321,7 @@ def install(
             before is None or before.enabled, layout.tree_digest(unpacked),
             layout.next_act(home, found.name),
         )  # fmt: skip
-        new = replace(new, plugins=_plugins(new))
+        new = replace(new, plugins=_entry_points(new))
         if not new.plugins:
             raise FolderError(
                 f"{found.name} {version} has no plugins: no entry point in {', '.join(GROUPS)}"
@@ -330,9 +330,9 @@ def install(
         new = replace(new, accepted=had if declare is None else declare(new))
         more = {name: each.wider_than(had.get(name)) for name, each in new.accepted.items()}
         proposal = Proposal(new, before, more)
-        if proposal.asks and not accept(proposal):
+        if proposal.needs_acceptance and not accept(proposal):
             raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")
-        folder = layout.place(home, found.name, unpacked, f"{version}-{new.digest[:32]}")
+        folder = layout.move_into_place(home, found.name, unpacked, f"{version}-{new.digest[:32]}")
         new = replace(new, folder=folder)
         layout.write(home, new)
         return new
@@ -358,18 +358,18 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
         kept = storage_folder(home, own) if purge else None
         keeps = kept is not None and kept.is_dir()
         if lost or layout.read(home, own) is not None:
-            layout.forget(home, own)
+            layout.remove_record(home, own)
         elif not keeps:
             if purge:
                 return False
             raise not_installed(name)
         if kept is not None and keeps:
-            empty(kept)
+            empty_folder(kept)
         return True
 
 
 def enable(home: Path, name: str, enabled: bool) -> InstalledDistribution:
-    """Allow or forbid loading a distribution; a running service follows.
+    """Allow or forbid loading a distribution; a running service loads or ends its plugins.
 
     Raises:
         FolderError: if it is not installed.
@@ -393,7 +393,7 @@ def not_installed(name: str) -> FolderError:
     return FolderError(f"{name} is not installed in a folder of its own")
 
 
-def _plugins(one: InstalledDistribution) -> tuple[Plugin, ...]:
+def _entry_points(one: InstalledDistribution) -> tuple[Plugin, ...]:
     try:
         points = one.distribution().entry_points
     except Exception as error:  # a third party's file can make importlib.metadata raise anything

@@ -198,7 +198,7 @@ def next_act(home: Path, name: str) -> PluginCommand:
 def removals(home: Path) -> dict[str, PluginCommand]:
     """Return the commands that removed distributions, by name."""
     removed: dict[str, PluginCommand] = {}
-    for name in _names(plugins_folder(home) / _REMOVED):
+    for name in _listed_names(plugins_folder(home) / _REMOVED):
         with contextlib.suppress(OSError, ValueError, TypeError):
             raw = jsontext.loads((plugins_folder(home) / _REMOVED / name).read_bytes())
             removed[name] = PluginCommand(**raw)
@@ -212,8 +212,8 @@ def fingerprint(home: Path) -> Hashable:
     """
     root = plugins_folder(home)
     marks = []
-    paths = [root / name / RECORD for name in _names(root)]
-    paths += [root / _REMOVED / name for name in _names(root / _REMOVED)]
+    paths = [root / name / RECORD for name in _listed_names(root)]
+    paths += [root / _REMOVED / name for name in _listed_names(root / _REMOVED)]
     for path in paths:
         with contextlib.suppress(OSError):
             found = path.stat()
@@ -221,7 +221,7 @@ def fingerprint(home: Path) -> Hashable:
     return tuple(marks)
 
 
-def _names(folder: Path) -> list[str]:
+def _listed_names(folder: Path) -> list[str]:
     """Return the distributions that have an entry in a folder; none if it cannot be read."""
     try:
         return sorted(filter(_NAME.fullmatch, os.listdir(folder)))
@@ -304,7 +304,7 @@ def write(home: Path, one: InstalledDistribution) -> None:
     write_file(plugins_folder(home) / one.name / RECORD, jsontext.dumps(raw).encode())
 
 
-def place(home: Path, name: str, tree: Path, folder: str) -> Path:
+def move_into_place(home: Path, name: str, tree: Path, folder: str) -> Path:
     """Move unpacked wheels to the place that a record may name.
 
     Args:
@@ -320,7 +320,7 @@ def place(home: Path, name: str, tree: Path, folder: str) -> Path:
     return target
 
 
-def forget(home: Path, name: str) -> None:
+def remove_record(home: Path, name: str) -> None:
     """Remove a record; its folder is removed once nothing uses it."""
     removed = plugins_folder(home) / _REMOVED
     removed.mkdir(mode=0o700, exist_ok=True)
@@ -339,7 +339,7 @@ def changing(home: Path) -> Iterator[Path]:
     Raises:
         FolderError: if another process is changing something, or the home cannot be written.
     """
-    root, lock = plugins_folder(home), _opened(home, _LOCK)
+    root, lock = plugins_folder(home), _open_lock(home, _LOCK)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -353,7 +353,7 @@ def changing(home: Path) -> Iterator[Path]:
             yield staging
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            _sweep(home)
+            _remove_unused(home)
     except OSError as error:
         raise FolderError(f"{root} cannot be changed: {error.strerror or error}") from None
     finally:
@@ -367,7 +367,7 @@ def in_use(home: Path) -> Iterator[None]:
     Raises:
         FolderError: if the home cannot be written.
     """
-    used = _opened(home, _USED)
+    used = _open_lock(home, _USED)
     try:
         # This waits while another process sweeps, which takes little time.
         fcntl.flock(used, fcntl.LOCK_SH)
@@ -376,7 +376,7 @@ def in_use(home: Path) -> Iterator[None]:
         os.close(used)
 
 
-def _opened(home: Path, name: str) -> int:
+def _open_lock(home: Path, name: str) -> int:
     """Return the descriptor of a lock file, made if missing; raise `FolderError` on failure."""
     root = plugins_folder(home)
     try:
@@ -402,7 +402,7 @@ def is_in_use(home: Path) -> bool:
         os.close(used)
 
 
-def _sweep(home: Path) -> None:
+def _remove_unused(home: Path) -> None:
     """Remove the folders that no record names, unless a process uses folders of the home."""
     root = plugins_folder(home)
     used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -414,13 +414,13 @@ def _sweep(home: Path) -> None:
         for name in filter(_NAME.fullmatch, os.listdir(root)):
             with contextlib.suppress(FolderError):
                 one = read(home, name)
-                _sweep_one(root, name, None if one is None else one.folder.name)
+                _trash_unused(root, name, None if one is None else one.folder.name)
         _discard_unfinished(root)
     finally:
         os.close(used)
 
 
-def _sweep_one(root: Path, name: str, kept: str | None) -> None:
+def _trash_unused(root: Path, name: str, kept: str | None) -> None:
     for left in os.listdir(root / name):
         if left not in (RECORD, kept):
             # Renamed first, so that a folder under its own name is always complete.

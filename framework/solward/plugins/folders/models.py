@@ -52,7 +52,7 @@ class UnpackedModels(NamedTuple):
 
 
 def installed(root: Path) -> Path | None:
-    """Return the folder for this release and interpreter; None if it is not installed."""
+    """Return the folder of libraries for this release and interpreter; None if not installed."""
     folder = root / _digest()
     return folder if folder.is_dir() else None
 
@@ -72,8 +72,8 @@ def install(root: Path) -> UnpackedModels | None:
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _alone(root):
-            return None if installed(root) else _unpacked(root, root / _digest())
+        with _install_lock(root):
+            return None if installed(root) else _download_and_unpack(root, root / _digest())
     except OSError as error:
         raise FolderError(f"{root} cannot be changed: {error.strerror or error}") from None
 
@@ -90,7 +90,7 @@ def _digest() -> str:
     return hashlib.sha256(made_for.encode() + LOCK.read_bytes()).hexdigest()[:16]
 
 
-def _unpacked(root: Path, target: Path) -> UnpackedModels:
+def _download_and_unpack(root: Path, target: Path) -> UnpackedModels:
     staging = Path(tempfile.mkdtemp(dir=root, prefix=_STAGING))
     try:
         fetched, tree = staging / "wheels", Tree(staging / "tree")
@@ -118,7 +118,7 @@ def _unpacked(root: Path, target: Path) -> UnpackedModels:
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def _install_lock(root: Path) -> Iterator[None]:
     """Wait until no other process installs, and remove leftovers of a killed process."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

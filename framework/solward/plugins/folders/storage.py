@@ -20,7 +20,7 @@ FOLDER = "storage"
 
 
 def storage_folder(home: Path, name: str) -> Path | None:
-    """Return the folder of a distribution by its canonical name; None if the name is not valid."""
+    """Return the folder for files of a distribution's plugins; None if the name is not valid."""
     return home / FOLDER / name if is_name(name) else None
 
 
@@ -31,7 +31,7 @@ def make_storage(folder: Path) -> None:
 
 
 def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
-    """Return the folder of a distribution, made if missing; None if the manifest asks for none."""
+    """Make and return the folder for a distribution's files; None if the manifest needs none."""
     if manifest is None or not manifest.storage_mb:
         return None
     folder = storage_folder(home, canonical(distribution))
@@ -48,7 +48,7 @@ def stored_distributions(home: Path) -> list[str]:
         return []
 
 
-def files(root: Path) -> Iterator[tuple[str, Path]]:
+def stored_files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield every plain file below a folder, each with its relative path."""
     left = [""]
     while left:
@@ -65,7 +65,7 @@ def files(root: Path) -> Iterator[tuple[str, Path]]:
                 yield path, Path(entry.path)
 
 
-def empty(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """Delete everything in a distribution's folder, however deep, and whatever its permissions.
 
     The folder itself stays, because a running plugin host may use it.
@@ -74,7 +74,7 @@ def empty(folder: Path) -> None:
         OSError: if something cannot be deleted.
     """
     numbers = itertools.count()
-    while inner := _folders_left(folder):
+    while inner := _delete_files(folder):
         # Folders one level down are moved up, so that no path gets too long.
         for each in inner:
             os.chmod(each, 0o700)
@@ -85,7 +85,7 @@ def empty(folder: Path) -> None:
             os.rmdir(each)
 
 
-def _folders_left(folder: Path) -> list[str]:
+def _delete_files(folder: Path) -> list[str]:
     """Delete the files of a folder, and return the folders in it."""
     left = []
     for entry in list(os.scandir(folder)):

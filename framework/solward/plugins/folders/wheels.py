@@ -88,13 +88,13 @@ class Tree:
             FolderError: if it is not a wheel, misstates its contents, or holds forbidden files. The
                 caller removes what was written until then.
         """
-        named = file_name(path.name)
+        named = parse_wheel_name(path.name)
         try:
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                _check_end(file, path.name, self.budget)
+                _check_archive_end(file, path.name, self.budget)
                 with zipfile.ZipFile(file) as archive:
-                    self._unpack(archive, path.name, named)
+                    self._unpack_archive(archive, path.name, named)
         except (
             zipfile.BadZipFile, zlib.error, csv.Error, EOFError, NotImplementedError, RuntimeError,
             ValueError, struct.error,
@@ -102,16 +102,16 @@ class Tree:
             raise FolderError(f"{path.name} is not a readable wheel: {error}") from None
         return Wheel(path.name, canonical(named.name), named.version, sha256)
 
-    def _unpack(self, archive: zipfile.ZipFile, wheel: str, named: WheelName) -> None:
-        infos = list(_checked(archive, wheel))
+    def _unpack_archive(self, archive: zipfile.ZipFile, wheel: str, named: WheelName) -> None:
+        infos = list(_checked_entries(archive, wheel))
         self.budget.files -= len(infos)
         self.budget.unpacked_bytes -= sum(info.file_size for info in infos)
         if self.budget.files < 0 or self.budget.unpacked_bytes < 0:
             raise FolderError(f"{wheel} is too large once unpacked")
-        info_folder, data = _metadata(archive, infos, wheel, named)
-        record = _record(archive, info_folder, wheel)
+        info_folder, data = _metadata_folders(archive, infos, wheel, named)
+        record = _read_record(archive, info_folder, wheel)
         for info in infos:
-            digest = self._one(archive, info, wheel, data)
+            digest = self._unpack_file(archive, info, wheel, data)
             name = info.filename
             if name.removeprefix(f"{info_folder}/") in _UNRECORDED:
                 record.pop(name, None)
@@ -124,7 +124,7 @@ class Tree:
         if record:
             raise FolderError(f"{wheel}: its RECORD names {min(record)!r}, which the wheel lacks")
 
-    def _one(
+    def _unpack_file(
         self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: str, data: str
     ) -> dict[str, str]:
         """Write one file or leave it out, and return the hashes of its content."""
@@ -133,7 +133,7 @@ class Tree:
             self.left_out.append(info.filename)
             path = None
         hashes = {name: hashlib.new(name) for name in _HASHES}
-        with archive.open(info) as source, _sink(self._new(path, wheel)) as sink:
+        with archive.open(info) as source, _open_target(self._new_path(path, wheel)) as sink:
             # zipfile reads no more than the size that was counted against the budget.
             while block := source.read(_BLOCK):
                 for each in hashes.values():
@@ -148,7 +148,7 @@ class Tree:
             for name, each in hashes.items()
         }
 
-    def _new(self, path: str | None, wheel: str) -> Path | None:
+    def _new_path(self, path: str | None, wheel: str) -> Path | None:
         if path is None or path in self._files:
             return None
         parents = [path[:end] for end, mark in enumerate(path) if mark == "/"]
@@ -171,7 +171,7 @@ class Tree:
         return sorted(names)
 
 
-def file_name(name: str) -> WheelName:
+def parse_wheel_name(name: str) -> WheelName:
     """Return the name and version in a wheel's file name.
 
     Raises:
@@ -205,7 +205,7 @@ def check_modules(tree: Tree, distribution: str) -> None:
             )
 
 
-def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
+def _check_archive_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
     """Refuse archives whose list of files is enormous, or not at the end as programs expect."""
     size = file.seek(0, os.SEEK_END)
     if size > budget.archive_bytes:
@@ -221,7 +221,7 @@ def _check_end(file: IO[bytes], wheel: str, budget: Budget) -> None:
         raise FolderError(f"{wheel} has too many files")
 
 
-def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
+def _checked_entries(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
     """Yield the files of an archive; refuse it if one has no plain path below the folder."""
     seen: set[str] = set()
     for info in archive.infolist():
@@ -248,37 +248,37 @@ def _checked(archive: zipfile.ZipFile, wheel: str) -> Iterator[zipfile.ZipInfo]:
             yield info
 
 
-def _metadata(
+def _metadata_folders(
     archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], wheel: str, named: WheelName
 ) -> tuple[str, str]:
     """Return the wheel's folders of metadata and data; both must match the file name."""
     tops = {info.filename.split("/")[0] for info in infos if "/" in info.filename}
     found = sorted(top for top in tops if top.endswith((".dist-info", ".data")))
     own = [top for top in found if top.endswith(".dist-info")]
-    if len(own) != 1 or any(not _same(top.rpartition(".")[0], named) for top in found):
+    if len(own) != 1 or any(not _names_match(top.rpartition(".")[0], named) for top in found):
         raise FolderError(f"{wheel}: its only metadata must be for {named.name} {named.version}")
-    header = BytesHeaderParser().parsebytes(_text(archive, f"{own[0]}/METADATA", wheel))
-    if not _same(f"{header['Name']}-{header['Version']}", named):
+    header = BytesHeaderParser().parsebytes(_read_text(archive, f"{own[0]}/METADATA", wheel))
+    if not _names_match(f"{header['Name']}-{header['Version']}", named):
         raise FolderError(
             f"{wheel}: its metadata names {str(header['Name'])[:100]!r}"
             f" {str(header['Version'])[:100]!r}"
         )
-    version = BytesHeaderParser().parsebytes(_text(archive, f"{own[0]}/WHEEL", wheel))
+    version = BytesHeaderParser().parsebytes(_read_text(archive, f"{own[0]}/WHEEL", wheel))
     if not str(version["Wheel-Version"]).startswith("1."):
         raise FolderError(f"{wheel} has an unknown wheel format")
     return own[0], own[0].removesuffix(".dist-info") + ".data"
 
 
-def _same(text: str, named: WheelName) -> bool:
+def _names_match(text: str, named: WheelName) -> bool:
     name, _, version = text.rpartition("-")
     # A file name has `_` where the version has `-`.
     spelled = version.replace("-", "_").lower()
     return canonical(name) == canonical(named.name) and spelled == named.version.lower()
 
 
-def _record(archive: zipfile.ZipFile, folder: str, wheel: str) -> dict[str, str]:
+def _read_record(archive: zipfile.ZipFile, folder: str, wheel: str) -> dict[str, str]:
     """Return the `algorithm=hash` of each path, from the wheel's RECORD."""
-    text = _text(archive, f"{folder}/RECORD", wheel).decode()
+    text = _read_text(archive, f"{folder}/RECORD", wheel).decode()
     found: dict[str, str] = {}
     for row in csv.reader(io.StringIO(text), strict=True):
         if not row:
@@ -291,7 +291,7 @@ def _record(archive: zipfile.ZipFile, folder: str, wheel: str) -> dict[str, str]
     return found
 
 
-def _text(archive: zipfile.ZipFile, name: str, wheel: str) -> bytes:
+def _read_text(archive: zipfile.ZipFile, name: str, wheel: str) -> bytes:
     try:
         info = archive.getinfo(name)
     except KeyError:
@@ -320,7 +320,7 @@ def runs_by_itself(path: str) -> bool:
     return _STARTED.fullmatch(first) is not None
 
 
-def _sink(target: Path | None) -> IO[bytes]:
+def _open_target(target: Path | None) -> IO[bytes]:
     if target is None:
         return open(os.devnull, "wb")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -23,7 +23,7 @@ from types import CodeType
 from typing import Any, Final
 
 from solward.hosts.inside.main import Setup
-from solward.hosts.inside.plugins import Plugins, handlers, imported
+from solward.hosts.inside.plugins import Plugins, handlers, import_plugins
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.methods import ObservedCall, RaisedError
@@ -388,7 +388,7 @@ TENANT: Final = "solward.testing.conformance.observer:observed"
 
 def observed(setup: Setup) -> Mapping[str, Handler]:
     """Import the plugins, and return their handlers and those that report the observations."""
-    tenant = imported(setup, ObservedPlugins)
+    tenant = import_plugins(setup, ObservedPlugins)
     return {
         **handlers(tenant),
         methods.KIT_OBSERVED.name: tenant.observed,
@@ -407,8 +407,8 @@ class ObservedPlugins(Plugins):
         self._stack.enter_context(tasks_seen())
         self._stack.enter_context(self._watchdog)
 
-    def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
-        return self._observer.watched(hook, super()._bound(group, name, hook))
+    def _bound_hook(self, group: str, name: str, hook: str) -> Callable[..., Any]:
+        return self._observer.watched(hook, super()._bound_hook(group, name, hook))
 
     async def observed(self, incoming: IncomingCall) -> methods.ObservedCall:
         """Return the observation of one call."""

@@ -31,7 +31,7 @@ from solward.hosts.forking import ZygoteEnded
 from solward.hosts.plugins import PluginHosts, declared_terms
 from solward.hosts.supervisor import Hosts
 from solward.plugins import LoadedSkill, open_registry
-from solward.plugins.discovery import Candidate, candidate_of, of_folder
+from solward.plugins.discovery import Candidate, candidate_of, folder_candidates
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import install
 from solward.plugins.folders.layout import InstalledDistribution, canonical
@@ -327,7 +327,7 @@ async def loaded(
     """
     candidates = [candidate_of(each) for each in entry_points]
     if own is not None:
-        candidates = of_folder(own[1])
+        candidates = folder_candidates(own[1])
     if in_process:
         where = f"in this process, for debugging: {_UNSEEN}"
         with _in_process(candidates, where) as subjects:

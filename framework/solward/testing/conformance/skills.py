@@ -80,7 +80,7 @@ async def skill_findings(
     made_up = [] if skill.settings is None else sorted(skill.settings.secrets - given.keys())
     unset = ""
     if skill.settings is not None:
-        given |= {name: setting_secret(*skill.settings.length_of(name)) for name in made_up}
+        given |= {name: setting_secret(*skill.settings.length_bounds(name)) for name in made_up}
         for name in skill.settings.secrets:
             stand.canaries.setting(name, given[name])
         try:

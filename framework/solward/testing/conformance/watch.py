@@ -15,13 +15,13 @@ from typing import Any, Protocol, cast
 import httpx
 
 from solward.context import MoneyRequest, SkillContext, Store
-from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, names_of
+from solward.hosts.capabilities import Capabilities, RunningCall, TenantHost, asset_names
 from solward.hosts.egress import Egress
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, IncomingCall
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import ObservedCall
-from solward.plugins.folders.storage import files
+from solward.plugins.folders.storage import stored_files
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
 from solward.testing.stand import TestWallet
@@ -123,7 +123,7 @@ class HostWatch:
     @property
     def stores(self) -> bool:
         """See `Watch`."""
-        return self._storage is not None and any(files(self._storage))
+        return self._storage is not None and any(stored_files(self._storage))
 
     async def observed(self, key: str, number: int) -> ObservedCall:
         """See `Watch`; empty if the host ended."""
@@ -206,13 +206,13 @@ class WatchedCapabilities(Capabilities):
 
         return watched
 
-    async def _money(
+    async def _spend(
         self, incoming: IncomingCall, call: RunningCall, asked: Any, assets: Collection[object]
     ) -> Any:
         assert call.context is not None
-        names = [name for each in assets for name in names_of(each, call.context.tokens)]
+        names = [name for each in assets for name in asset_names(each, call.context.tokens)]
         self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
-        return await super()._money(incoming, call, asked, assets)
+        return await super()._spend(incoming, call, asked, assets)
 
     async def _enter(self, incoming: IncomingCall, asked: CapabilityUse) -> None:
         try:
