@@ -407,7 +407,7 @@ class Codec:
         except (TypeError, *UNREADABLE) as error:
             raise InvalidRequest(f"{self._name}: {error}") from None
         if self._most is not None and len(body) > self._most:
-            raise InvalidRequest(f"{self._name}: {len(body)} bytes; at most {self._most} may be sent")
+            raise InvalidRequest(f"{self._name}: {len(body)} bytes; at most {self._most} fit")
         return body
 
     def read(self, body: bytes | msgspec.Raw) -> Any:
