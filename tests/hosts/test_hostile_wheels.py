@@ -287,7 +287,7 @@ def test_an_archive_with_more_than_plain_files_is_refused(
         ({"acme": "x", "acme/b.py": "y"}, "is both a file and a folder"),
         ({"acme/b.py": "y", "acme": "x"}, "is both a file and a folder"),
         # Two names of one file: where a folder of data unpacks to, there is one already.
-        ({"a.py": "x", "acme_tools-1.0.data/platlib/a.py": "y"}, "another wheel has a different 'a.py'"),
+        ({"a.py": "x", "acme_tools-1.0.data/platlib/a.py": "y"}, "another wheel has a different"),
     ],
 )
 def test_paths_that_collide_are_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
