@@ -112,8 +112,8 @@ def test_a_secret_of_the_environment_goes_nowhere_that_a_file_says(
     own = "API_SECRET" if command == "dashboard" else secret
     with run(tmp_path, *COMMANDS[command], **{own: SECRET}) as ended:
         assert ended.returncode == 2, ended
-        assert f"stands in {tmp_path / '.env'}, and {own} comes from elsewhere" in ended.stderr
-        assert "a .env does not decide where it is sent" in ended.stderr
+        assert f"is set in {tmp_path / '.env'}, but {own} is not" in ended.stderr
+        assert "a .env may not redirect a secret" in ended.stderr
         assert SECRET not in ended.stderr + ended.stdout
     assert not stranger.was_called
 
@@ -126,7 +126,7 @@ def test_host_and_port_of_a_file_do_not_either(
     hostile(tmp_path, stranger, (name,))
     with run(tmp_path, "wallet", "list", SOLWARD_API_KEY=SECRET) as ended:
         assert ended.returncode == 2
-        assert f"Error: {name} stands in" in ended.stderr
+        assert f"Error: {name} is set in" in ended.stderr
     assert not stranger.was_called
 
 
@@ -176,9 +176,9 @@ def test_what_a_file_redirects_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / ".env").write_text(
         "COINGECKO_API_URL=https://a.example\nACME_BASE_URL=https://a.example\n"
     )
-    with pytest.raises(ConfigError, match=r"COINGECKO_API_URL stands in .*, and COINGECKO_API_KEY"):
+    with pytest.raises(ConfigError, match=r"COINGECKO_API_URL is set in .*, but COINGECKO_API_KEY"):
         Settings().key_for("coingecko_api_key", "coingecko_api_url")
-    with pytest.raises(ConfigError, match=r"ACME_BASE_URL stands in .*, and ACME_API_KEY"):
+    with pytest.raises(ConfigError, match=r"ACME_BASE_URL is set in .*, but ACME_API_KEY"):
         Settings().provider_context(provider)
     with (tmp_path / ".env").open("a") as more:
         more.writelines(f"{name}={SECRET}\n" for name in names)
@@ -262,7 +262,7 @@ def test_an_address_that_the_environment_repeats_is_its_own(
     (tmp_path / ".env").write_text("SOLWARD_API_URL=http://evil.example\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOLWARD_API_KEY", SECRET)
-    with pytest.raises(ConfigError, match="SOLWARD_API_URL stands in"):
+    with pytest.raises(ConfigError, match="SOLWARD_API_URL is set in"):
         _ = Settings().client_target
     monkeypatch.setenv("SOLWARD_API_URL", "http://mine.example")
     assert Settings().client_target == ("http://mine.example", SECRET)

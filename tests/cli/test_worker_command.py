@@ -17,7 +17,7 @@ LEDGER = {"SOLANA_RPC_URL": "http://127.0.0.1:9", "SOLANA_NETWORK": "localnet"}
     ("given", "options", "why"),
     [
         (LEDGER, [], "solward worker needs a PostgreSQL in DATABASE_URL; on SQLite the service"),
-        (POSTGRES, [], "SOLANA_RPC_URL must be set where DATABASE_URL is PostgreSQL"),
+        (POSTGRES, [], "SOLANA_RPC_URL must be set if DATABASE_URL is PostgreSQL"),
         (POSTGRES | LEDGER, ["--concurrency", "0"], "Invalid value for '--concurrency'"),
         (POSTGRES | LEDGER, ["--host", "0.0.0.0"], "API_SECRET"),
     ],

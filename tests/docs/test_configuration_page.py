@@ -9,7 +9,7 @@ import pytest
 from tests.support.repository import ROOT
 
 from solward.settings import Settings
-from solward.settings.secrecy import LEAST_BYTES, is_well_known, least_different
+from solward.settings.secrecy import LEAST_BYTES, is_well_known, min_different
 
 PAGE = ROOT / "docs" / "reference/settings.md"
 ROW = re.compile(r"^\| `([A-Z0-9_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
@@ -69,7 +69,7 @@ def test_the_least_lengths_of_secrets_are_those_that_are_checked() -> None:
     rows = re.findall(r"^\| `(\w+)`[^|]* \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
     assert {name: int(least) for name, least, _ in rows} == LEAST_BYTES
     assert {int(different) for _, _, different in rows} == {6, 8}
-    assert all(int(found) == least_different(int(least)) for _, least, found in rows)
+    assert all(int(found) == min_different(int(least)) for _, least, found in rows)
 
 
 def test_every_example_of_such_a_secret_is_refused_as_one() -> None:

@@ -90,9 +90,12 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("API_PORT=1\n# c\nAPI_PORT=1", "line 3: API_PORT stands in line 1 too"),
+        ("API_PORT=1\n# c\nAPI_PORT=1", "line 3: API_PORT is in line 1 too"),
         ("max_sol_per_transaction=1\nexport MAX_SOL_PER_TRANSACTION=", "line 2: MAX_SOL_PER_TRAN"),
-        ("MAX_SOL_PER_TRANSACTON=1", "no setting, so it sets nothing; MAX_SOL_PER_TRANSACTION is"),
+        (
+            "MAX_SOL_PER_TRANSACTON=1",
+            "not a setting, so it has no effect; MAX_SOL_PER_TRANSACTION is",
+        ),
         ("MAXSOL_PER_TRANSACTION=1", "MAX_SOL_PER_TRANSACTION is one"),
         ("MAX_SOL_TRANSACTION=1", "MAX_SOL_PER_TRANSACTION is one"),
         ("DAILY_LIMIT=1", "DAILY_SPENDING_LIMIT_SOL is one"),
@@ -100,7 +103,7 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
         ("TOKEN_LIMIT=1", "TOKEN_LIMITS is one"),
         ("BLOCKED_ADRESSES=1", "BLOCKED_ADDRESSES is one"),
         ("API_PROT=1", "API_PORT is one"),
-        ("MAX_SOL_PER_TRANSACTION: 1", "line 1: MAX_SOL_PER_TRANSACTION is not set there"),
+        ("MAX_SOL_PER_TRANSACTION: 1", "line 1: MAX_SOL_PER_TRANSACTION is not valid"),
     ],
 )
 def test_a_line_that_would_set_nothing_stops_the_start(
@@ -226,7 +229,9 @@ def test_keys_of_one_process_are_refused_where_several_serve(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://solward:{CANARY}@db/solward")
     monkeypatch.setenv("API_KEY_STORE", "memory")
-    with pytest.raises(ConfigError, match="API_KEY_STORE is memory, and DATABASE_URL") as caught:
+    with pytest.raises(
+        ConfigError, match="API_KEY_STORE must not be memory if DATABASE_URL"
+    ) as caught:
         Settings()
     assert CANARY not in str(caught.value)
 
@@ -265,7 +270,7 @@ def test_no_plugin_is_unconfined_on_mainnet_or_without_its_name() -> None:
     with pytest.raises(ConfigError, match="UNCONFINED must not be set on mainnet"):
         Settings(**(MAINNET | named))
     assert Settings(**(MAINNET | named | {"solana_network": "devnet"}))
-    with pytest.raises(ConfigError, match="must name distributions"):
+    with pytest.raises(ConfigError, match="must name each distribution"):
         Settings(solward_plugins_unconfined="*")
 
 
@@ -285,8 +290,8 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"api_host": "0.0.0.0"}, "the development one is public"),
-        ({"api_host": "example.org"}, "the development one is public"),
+        ({"api_host": "0.0.0.0"}, "the development secret is public"),
+        ({"api_host": "example.org"}, "the development secret is public"),
         (
             {"dashboard_url": "https://wallets.example.com"},
             "must be set with DASHBOARD_URL https://wallets.example.com: the development",
@@ -307,7 +312,7 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
         ({"dashboard_password": "x" * 11}, "DASHBOARD_PASSWORD must have at least 12 bytes"),
         (
             {"api_secret": LONG, "alert_webhook_secret": LONG},
-            "ALERT_WEBHOOK_SECRET must not be that of API_SECRET",
+            "ALERT_WEBHOOK_SECRET must differ from API_SECRET",
         ),
         (
             {"database_url": "postgresql://u:short@db/name"},
@@ -323,7 +328,7 @@ def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
                 "u:short@[fd00::1]:5432/name",
             )
         ),
-        (MAINNET, "the development one is public"),
+        (MAINNET, "the development secret is public"),
         (MAINNET | {"api_secret": "short"}, "at least 32 bytes"),
         (MAINNET | {"api_secret": LONG}, "SOLWARD_PLUGINS must name"),
         (MAINNET | {"api_secret": LONG, "solward_plugins": "*"}, "SOLWARD_PLUGINS must name"),
@@ -358,14 +363,14 @@ def test_what_is_safe_is_served(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("secret", "expected"),
     [
-        ("a" * 32, "at least 8 different characters beside those .* and has 1: make one with"),
-        ("ab" * 16, "8 different characters .* has 2"),
-        ("abcdefghijklmnopqrstuvwxyz012345", "8 different characters .* has 4"),
-        ("zyxwvutsrqponmlkjihgfedcba98765432", "8 different characters .* has 4"),
-        ("password1" * 4, "one piece over and over, unless .* 32 characters itself.* has 9"),
-        ("passw0rd-of-mine" * 2, "one piece over and over.* has 16"),
+        ("a" * 32, "at least 8 different characters, without those .* it has 1: make one with"),
+        ("ab" * 16, "8 different characters.* has 2"),
+        ("abcdefghijklmnopqrstuvwxyz012345", "8 different characters.* has 4"),
+        ("zyxwvutsrqponmlkjihgfedcba98765432", "8 different characters.* has 4"),
+        ("password1" * 4, "repeat a part of fewer than 32 characters; .* has 9"),
+        ("passw0rd-of-mine" * 2, "repeat a part.* has 16"),
         ("7c1e9a5b3d2f40688d1c5e0b7a964f3" + "7c1e9a5b3d2f40688d1c5e0b7a964f3", "has 31"),
-        ("Tr0ub4dor&3-Tr0ub4dor&3-Tr0ub4dor", "one piece over and over.* has 12"),
+        ("Tr0ub4dor&3-Tr0ub4dor&3-Tr0ub4dor", "repeat a part.* has 12"),
     ],
     ids=lambda text: text[:24],
 )
@@ -381,9 +386,9 @@ def test_a_secret_that_was_typed_to_fill_the_length_is_refused(secret: str, expe
     ("values", "expected"),
     [
         ({"keystore_passphrase": "abcdefghijklmnop"}, "KEYSTORE_PASSPHRASE must have at least 6 d"),
-        ({"keystore_passphrase": "orange-7" * 2}, "KEYSTORE_PASSPHRASE must not be one piece"),
+        ({"keystore_passphrase": "orange-7" * 2}, "KEYSTORE_PASSPHRASE must not repeat a part"),
         ({"dashboard_password": "123123123123"}, "DASHBOARD_PASSWORD must have at least 6 diff"),
-        ({"dashboard_password": "hunter2hunter2"}, "DASHBOARD_PASSWORD must not be one piece"),
+        ({"dashboard_password": "hunter2hunter2"}, "DASHBOARD_PASSWORD must not repeat a part"),
         (
             {"database_url": "postgresql://u:qwe123qwe123@db/name"},
             "The password in DATABASE_URL must",
@@ -663,7 +668,7 @@ def test_a_socks_proxy_is_refused_where_a_node_is_asked(
 @pytest.mark.parametrize("network", ["devnet", "testnet", "mainnet-beta"])
 def test_offers_of_another_network_count_on_a_localnet_alone(network: str) -> None:
     given = {"solana_rpc_url": "https://rpc.example.com", "payments_localnet_as": "devnet"}
-    with pytest.raises(ConfigError, match=f"must be unset where SOLANA_NETWORK is {network}"):
+    with pytest.raises(ConfigError, match=f"must be unset if SOLANA_NETWORK is {network}"):
         Settings(_env_file=None, solana_network=network, **given)
     found = Settings(_env_file=None, solana_network="localnet", **given)
     assert found.payments_localnet_as == "devnet"

@@ -44,7 +44,7 @@ class AccessSettings(BaseSettings):
         if self.solward_api_url is not None:
             return self.solward_api_url.rstrip("/")
         if self.api_port == 0:
-            raise ConfigError("SOLWARD_API_URL must be set where API_PORT is 0")
+            raise ConfigError("SOLWARD_API_URL must be set if API_PORT is 0")
         return local_url(self.api_host.strip("[]"), self.api_port)
 
     @property

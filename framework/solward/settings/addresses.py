@@ -27,7 +27,7 @@ class Address:
     many: bool = False
 
     def split(self, value: object) -> tuple[str, ...]:
-        """Return the addresses in a value of the setting; they may contain keys."""
+        """Split the setting's value into addresses, which may contain keys."""
         if isinstance(value, tuple):
             return value
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
@@ -107,13 +107,13 @@ def service_address(value: str) -> str:
     return value
 
 
-def where_given(check: Callable[[Any], Any]) -> AfterValidator:
-    """Make a validator that checks a setting unless it is None."""
+def unless_none(check: Callable[[Any], Any]) -> AfterValidator:
+    """Return a validator that applies `check` to a setting unless it is None."""
     return AfterValidator(lambda value: None if value is None else check(value))
 
 
-HttpAddress: TypeAlias = Annotated[str | None, ADDRESS, where_given(http_address)]
-ServiceAddress: TypeAlias = Annotated[str | None, ADDRESS, where_given(service_address)]
+HttpAddress: TypeAlias = Annotated[str | None, ADDRESS, unless_none(http_address)]
+ServiceAddress: TypeAlias = Annotated[str | None, ADDRESS, unless_none(service_address)]
 
 
 def is_loopback(host: str) -> bool:

@@ -30,12 +30,12 @@ LEAST_BYTES: Final[Mapping[str, int]] = MappingProxyType(
         "DATABASE_URL": 12,
     }
 )
-"""Setting -> minimum bytes; of DATABASE_URL's password, if a host is another machine."""
+"""Setting -> minimum bytes; of DATABASE_URL only the password, if a host is another machine."""
 
 HOW_TO_MAKE: Final = "openssl rand -hex 32"
 
 
-def least_different(least_bytes: int) -> int:
+def min_different(least_bytes: int) -> int:
     """Return the minimum number of different characters in a secret with this minimum length.
 
     Those that continue a run (`aaaa`, `abcd`) do not count: attackers try such secrets first. One
@@ -82,18 +82,18 @@ def weaknesses(secrets: Mapping[str, str]) -> Iterator[str]:
             yield f"{what} must have at least {least} bytes, and has {size}: {make}"
         elif is_well_known(secret):
             yield f"{what} must not be an example or a word that everybody tries first: {make}"
-        elif (found := _different(secret)) < least_different(least):
+        elif (found := _count_different(secret)) < min_different(least):
             yield (
-                f"{what} must have at least {least_different(least)} different characters beside"
-                f" those that continue a run such as aaaa or 1234, and has {found}: {make}"
+                f"{what} must have at least {min_different(least)} different characters, without"
+                f" those that continue a run such as aaaa or 1234; it has {found}: {make}"
             )
-        elif (piece := _piece(secret)) < least:
+        elif (piece := _repeated_length(secret)) < least:
             yield (
-                f"{what} must not be one piece over and over, unless the piece has {least}"
-                f" characters itself, and this one has {piece}: {make}"
+                f"{what} must not repeat a part of fewer than {least} characters; its repeated"
+                f" part has {piece}: {make}"
             )
         elif of.setdefault(secret, name) != name:
-            yield f"{what} must not be that of {of[secret]}, whose holder would have both: {make}"
+            yield f"{what} must differ from {of[secret]}, whose holder would have both: {make}"
 
 
 def is_well_known(secret: str) -> bool:
@@ -103,8 +103,8 @@ def is_well_known(secret: str) -> bool:
     return plain in _KNOWN or (repeated is not None and repeated[1] in _KNOWN)
 
 
-def _different(secret: str) -> int:
-    """Count a secret's different characters, except those that continue a run (`aaa`, `cba`)."""
+def _count_different(secret: str) -> int:
+    """Count a secret's different characters without those that continue a run (`aaa`, `cba`)."""
     codes = list(map(ord, secret))
     steps = [after - before for before, after in pairwise(codes)]
     kept = codes[:2] + [
@@ -115,9 +115,9 @@ def _different(secret: str) -> int:
     return len(set(kept))
 
 
-def _piece(secret: str) -> int:
-    """Return the length of the part of which the whole secret is a repetition, at least twice; else
-    the secret's length. A secret whose end only equals its beginning is not a repetition."""
+def _repeated_length(secret: str) -> int:
+    """Return the length of the shortest part that the whole secret repeats at least twice, or else
+    the secret's length. A secret that only ends as it begins is no repetition."""
     for size in range(1, len(secret) // 2 + 1):
         if secret[size:] == secret[:-size]:
             return size

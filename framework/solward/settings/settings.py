@@ -45,7 +45,7 @@ from solward.settings.addresses import (
     is_protected,
     parts_of,
     service_address,
-    where_given,
+    unless_none,
 )
 from solward.settings.home import default_models_folder
 from solward.settings.secrecy import (
@@ -97,7 +97,7 @@ _METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2
 
 
 def _misspelt_names(settings_cls: type[BaseSettings]) -> set[str]:
-    """Return settings that a misspelt name may mean; vendors' are like other programs'."""
+    """Return the settings to suggest for a misspelt name: not vendors', which are too common."""
     return settings_cls.model_fields.keys() - VendorSettings.model_fields.keys()
 
 
@@ -132,7 +132,7 @@ def _priority_fee_of(data: dict[str, Any]) -> Literal["off", "auto"]:
     return "off" if data.get("solana_network") == "localnet" else "auto"
 
 
-def _shared(url: SecretStr | None) -> bool:
+def _is_postgresql(url: SecretStr | None) -> bool:
     """Return whether a DATABASE_URL is for PostgreSQL, with or without a driver's name."""
     scheme = "" if url is None else url.get_secret_value().partition("://")[0]
     return scheme.partition("+")[0] == "postgresql"
@@ -158,11 +158,11 @@ def _password_over_network(url: str) -> str | None:
     return query.get("password") or unquote(parts.password or "") or None
 
 
-def _parts(value: object) -> object:
+def _split_parts(value: object) -> object:
     return parts_of(value) if isinstance(value, str) else value
 
 
-def _exact_origins(value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_origins(value: tuple[str, ...]) -> tuple[str, ...]:
     for number, origin in enumerate(value, 1):
         try:
             parts = urlsplit(service_address(origin))
@@ -173,7 +173,7 @@ def _exact_origins(value: tuple[str, ...]) -> tuple[str, ...]:
             # The value is not quoted, because it may be a pasted address with a key.
             raise ValueError(
                 "expected origins like http://localhost:3000, without user and path, separated"
-                f" by commas; number {number} is none"
+                f" by commas; entry {number} is not an origin"
             )
     return value
 
@@ -182,7 +182,7 @@ def _mainnet_alias(value: object) -> object:
     return MAINNET if value == "mainnet" else value
 
 
-def _rpc_addresses(value: SecretStr) -> SecretStr:
+def _check_rpc_addresses(value: SecretStr) -> SecretStr:
     urls = parts_of(value.get_secret_value())
     if not urls:
         raise ValueError("expected an http:// or https:// address")
@@ -193,7 +193,7 @@ def _rpc_addresses(value: SecretStr) -> SecretStr:
     return value
 
 
-def _pools(value: str) -> str:
+def _check_pools(value: str) -> str:
     pools = parts_of(value)
     for pool in pools:
         _check_address(pool)
@@ -202,7 +202,7 @@ def _pools(value: str) -> str:
     return value
 
 
-def _two_sources(value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_price_sources(value: tuple[str, ...]) -> tuple[str, ...]:
     if value and sorted(value) != sorted(_PRICE_SOURCES):
         raise ValueError(
             f"expected nothing, or {','.join(_PRICE_SOURCES)}: one source alone is not believed"
@@ -217,11 +217,11 @@ def _private_sites(value: tuple[str, ...]) -> tuple[str, ...]:
         except InvalidRequest as error:
             raise ValueError(f"expected sites separated by commas; {error}") from None
         if site.startswith(_METADATA):
-            raise ValueError(f"{site} is where a cloud tells a machine its secrets, no seller")
+            raise ValueError(f"{site} is a cloud's metadata service, not a seller")
     return value
 
 
-def _resource_sites(value: tuple[str, ...]) -> tuple[str, ...]:
+def _read_resource_sites(value: tuple[str, ...]) -> tuple[str, ...]:
     pairs = [tuple(part.strip() for part in pair.split("=")) for pair in value]
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError("expected ASKED=NAMED, two sites, separated by commas")
@@ -234,30 +234,30 @@ def _resource_sites(value: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"expected ASKED=NAMED, two sites; {error}") from None
 
 
-def _receiver(value: SecretStr) -> SecretStr:
+def _check_receiver_url(value: SecretStr) -> SecretStr:
     url = http_address(value.get_secret_value())
     if urlsplit(url).fragment:
         raise ValueError("expected an address without a fragment")
     if not is_protected(url):
         raise ValueError(
-            "expected https://, but for a loopback address: others could read on the way what"
-            " is told"
+            "expected https://, except for a loopback address: others could read deliveries on"
+            " the way"
         )
     return value
 
 
-def _long_secret(value: SecretStr) -> SecretStr:
+def _check_secret_length(value: SecretStr) -> SecretStr:
     # Checked even in processes that do not serve, because deliveries are signed with it.
     if len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
         raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
     return value
 
 
-def _absolute(value: Path) -> Path:
+def _full_path(value: Path) -> Path:
     return value.expanduser().absolute()
 
 
-def _transaction_version(value: object) -> object:
+def _read_transaction_version(value: object) -> object:
     versions: dict[str, object] = {"auto": "auto", "0": 0, "1": 1}
     text = str(value).strip().lower()
     if text not in versions or isinstance(value, bool):
@@ -265,7 +265,7 @@ def _transaction_version(value: object) -> object:
     return versions[text]
 
 
-def _priority_fee(value: object) -> object:
+def _read_priority_fee(value: object) -> object:
     text = value.strip().lower() if isinstance(value, str) else value
     if text in ("off", "auto"):
         return text
@@ -279,7 +279,7 @@ def _priority_fee(value: object) -> object:
     return text
 
 
-def _sol(value: Decimal) -> Decimal:
+def _check_sol(value: Decimal) -> Decimal:
     try:
         sol_to_lamports(value, "the value")
     except InvalidRequest as error:
@@ -287,9 +287,9 @@ def _sol(value: Decimal) -> Decimal:
     return value
 
 
-def _network_fee(value: Decimal) -> Decimal:
+def _check_network_fee(value: Decimal) -> Decimal:
     least = 2 * LAMPORTS_PER_SIGNATURE
-    if sol_to_lamports(_sol(value), "the value") < least:
+    if sol_to_lamports(_check_sol(value), "the value") < least:
         raise ValueError(
             f"expected at least {lamports_to_sol(least):f} SOL: a transaction of two signatures"
         )
@@ -302,7 +302,7 @@ def _addresses(value: frozenset[str]) -> frozenset[str]:
     return value
 
 
-def _mint_units(value: object) -> object:
+def _read_mint_units(value: object) -> object:
     if not isinstance(value, str):
         return value
     limits: dict[str, str] = {}
@@ -319,7 +319,7 @@ def _mint_units(value: object) -> object:
     return limits
 
 
-def _mints(value: Mapping[str, int]) -> Mapping[str, int]:
+def _mint_limits(value: Mapping[str, int]) -> Mapping[str, int]:
     for mint, units in value.items():
         _check_address(mint, " of mints, as in MINT=UNITS")
         if not 0 <= units <= COUNTED_MAX:
@@ -327,10 +327,10 @@ def _mints(value: Mapping[str, int]) -> Mapping[str, int]:
     return value
 
 
-Sol: TypeAlias = Annotated[Decimal, CEILING, AfterValidator(_sol)]
-Listed: Final = BeforeValidator(_parts)
-Receiver: TypeAlias = Annotated[SecretStr | None, ADDRESS, where_given(_receiver)]
-SigningSecret: TypeAlias = Annotated[SecretStr | None, where_given(_long_secret)]
+Sol: TypeAlias = Annotated[Decimal, CEILING, AfterValidator(_check_sol)]
+Listed: Final = BeforeValidator(_split_parts)
+Receiver: TypeAlias = Annotated[SecretStr | None, ADDRESS, unless_none(_check_receiver_url)]
+SigningSecret: TypeAlias = Annotated[SecretStr | None, unless_none(_check_secret_length)]
 
 
 class Settings(AccessSettings, VendorSettings):
@@ -352,12 +352,12 @@ class Settings(AccessSettings, VendorSettings):
 
     # HTTP statuses of errors: those of the interface's contract, or those that HTTP defines.
     error_status: ErrorStatus = "contract"
-    cors_origins: Annotated[tuple[str, ...], ADDRESSES, Listed, AfterValidator(_exact_origins)] = (
+    cors_origins: Annotated[tuple[str, ...], ADDRESSES, Listed, AfterValidator(_check_origins)] = (
         DASHBOARD_ORIGINS
     )
 
     # Comma-separated URLs. RPC providers put the API key into the URL, so the whole URL is secret.
-    solana_rpc_url: Annotated[SecretStr | None, ADDRESSES, where_given(_rpc_addresses)] = None
+    solana_rpc_url: Annotated[SecretStr | None, ADDRESSES, unless_none(_check_rpc_addresses)] = None
     solana_network: Annotated[Network, BeforeValidator(_mainnet_alias)] = Field(
         default_factory=_network_of
     )
@@ -367,15 +367,15 @@ class Settings(AccessSettings, VendorSettings):
     # The name of a venue plugin, or `best` for the venue with the best offer.
     swap_venue: str = BEST_VENUE
     # Comma-separated addresses of pools.
-    raydium_cpmm_pools: Annotated[str | None, where_given(_pools)] = None
+    raydium_cpmm_pools: Annotated[str | None, unless_none(_check_pools)] = None
 
-    solward_home: Annotated[Path, AfterValidator(_absolute)] = Field(default_factory=default_home)
+    solward_home: Annotated[Path, AfterValidator(_full_path)] = Field(default_factory=default_home)
     database_url: Annotated[SecretStr | None, ADDRESS] = None
     api_key_store: ApiKeyStoreKind = "database"
     # The maximum number of requests of any kind by one key.
     requests_per_minute: int = Field(600, ge=1)
     keystore_passphrase: SecretStr | None = None
-    keystore_key_file: Annotated[Path | None, where_given(_absolute)] = None
+    keystore_key_file: Annotated[Path | None, unless_none(_full_path)] = None
 
     default_llm_provider: str | None = None
     default_llm_model: str | None = None
@@ -390,14 +390,14 @@ class Settings(AccessSettings, VendorSettings):
     max_price_impact_bps: Annotated[int, CEILING] = Field(500, ge=0, le=_WHOLE_BPS)
     max_costs_sol_per_day: Sol = DEFAULT_MAX_COSTS_SOL
     # The price in transactions that Solward builds: off, auto, or micro-lamports per compute unit.
-    priority_fee: Annotated[Literal["off", "auto"] | int, BeforeValidator(_priority_fee)] = Field(
-        default_factory=_priority_fee_of
+    priority_fee: Annotated[Literal["off", "auto"] | int, BeforeValidator(_read_priority_fee)] = (
+        Field(default_factory=_priority_fee_of)
     )
     # Used for swaps only, because other transactions are smaller in version 0.
-    transaction_version: Annotated[Literal["auto", 0, 1], BeforeValidator(_transaction_version)] = (
-        "auto"
-    )
-    max_network_fee_sol: Annotated[Decimal, CEILING, AfterValidator(_network_fee)] = (
+    transaction_version: Annotated[
+        Literal["auto", 0, 1], BeforeValidator(_read_transaction_version)
+    ] = "auto"
+    max_network_fee_sol: Annotated[Decimal, CEILING, AfterValidator(_check_network_fee)] = (
         lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     )
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
@@ -409,12 +409,12 @@ class Settings(AccessSettings, VendorSettings):
     plugin_store_writes_per_minute: int = Field(3_000, ge=1, le=1_000_000)
     blocked_addresses: Annotated[frozenset[str], Listed, AfterValidator(_addresses)] = frozenset()
     token_limits: Annotated[
-        Mapping[str, int], CEILING, BeforeValidator(_mint_units), AfterValidator(_mints)
+        Mapping[str, int], CEILING, BeforeValidator(_read_mint_units), AfterValidator(_mint_limits)
     ] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can seize, freeze or tax others' tokens.
     regulated_mints: Annotated[tuple[str, ...], Listed] = ()
     # The sources of dollar prices: none, or two sources that are compared.
-    price_sources: Annotated[tuple[str, ...], Listed, AfterValidator(_two_sources)] = ()
+    price_sources: Annotated[tuple[str, ...], Listed, AfterValidator(_check_price_sources)] = ()
     price_max_age_s: int = Field(60, ge=10, le=600)
     price_max_spread_bps: int = Field(200, ge=1, le=5_000)
     coingecko_api_url: Annotated[str, ADDRESS, AfterValidator(http_address)] = (
@@ -440,11 +440,11 @@ class Settings(AccessSettings, VendorSettings):
     payments_private_sites: Annotated[tuple[str, ...], Listed, AfterValidator(_private_sites)] = ()
     # Pairs `asked=named`: the requested site, and another site that its offers may name.
     payments_resource_sites: Annotated[
-        tuple[str, ...], Listed, AfterValidator(_resource_sites)
+        tuple[str, ...], Listed, AfterValidator(_read_resource_sites)
     ] = ()
 
     model_processes: int = Field(1, ge=1, le=64)
-    models_folder: Annotated[Path, AfterValidator(_absolute)] = Field(
+    models_folder: Annotated[Path, AfterValidator(_full_path)] = Field(
         default_factory=default_models_folder
     )
 
@@ -471,7 +471,7 @@ class Settings(AccessSettings, VendorSettings):
         except ValidationError as error:
             # A default that depends on an invalid value fails too; that error adds no information.
             causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
-            raise ConfigError("; ".join(map(_explain, causes))) from None
+            raise ConfigError("; ".join(map(_explain_error, causes))) from None
         in_environment = {name.lower() for name, value in os.environ.items() if value}
         for name in self.model_fields_set:
             if name in values:
@@ -480,7 +480,7 @@ class Settings(AccessSettings, VendorSettings):
                 self._origins[name] = Origin.ENVIRONMENT
             else:
                 self._origins[name] = Origin.ENV_FILE
-        conceal(self._secrets())
+        conceal(self._iterate_secrets())
 
     @classmethod
     def settings_customise_sources(
@@ -491,7 +491,7 @@ class Settings(AccessSettings, VendorSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings, the one with priority first."""
+        """Return the sources of settings by priority, the highest first."""
         assert isinstance(dotenv_settings, DotEnvSettingsSource)
         # The sources of pydantic-settings look up each field in several ways, which takes 30 ms.
         environment = Variables(settings_cls, os.environ)
@@ -536,7 +536,7 @@ class Settings(AccessSettings, VendorSettings):
         return self.next_public_api_url or self.client_url, self.dashboard_api_secret
 
     def key_for(self, secret: str, address: str) -> str | None:
-        """Return a vendor's secret key, to send to the address in another setting.
+        """Return a vendor's secret key, which may be sent to the address in another setting.
 
         Args:
             secret, address: the names of the two fields.
@@ -563,22 +563,22 @@ class Settings(AccessSettings, VendorSettings):
     ) -> None:
         """Refuse to send a secret to a URL from a `.env` that does not contain the secret, because
         the `.env` may be a stranger's. The public development secret may go anywhere."""
-        if self._source(token) in (Origin.ENV_FILE, Origin.DEFAULT):
+        if self._value_origin(token) in (Origin.ENV_FILE, Origin.DEFAULT):
             return
         for name in url:
-            if self._source(name) is Origin.ENV_FILE:
+            if self._value_origin(name) is Origin.ENV_FILE:
                 raise ConfigError(
-                    f"{name.upper()} stands in {Path('.env').absolute()}, and {token.upper()} comes"
-                    f" from elsewhere: a .env does not decide where it is sent; {advice}"
+                    f"{name.upper()} is set in {Path('.env').absolute()}, but {token.upper()} is"
+                    f" not: a .env may not redirect a secret that it does not contain; {advice}"
                 )
 
-    def _source(self, name: str) -> Origin:
+    def _value_origin(self, name: str) -> Origin:
         """Return the source of a field's value, or of the value of a third party's variable."""
         if name.lower() in type(self).model_fields:
             return self.origin(name.lower())
         return Origin.ENVIRONMENT if os.environ.get(name) else Origin.ENV_FILE
 
-    def _secrets(self) -> Iterator[str]:
+    def _iterate_secrets(self) -> Iterator[str]:
         addresses = address_fields(type(self))
         for name in secret_fields(type(self)) - addresses.keys():
             value = getattr(self, name)
@@ -592,29 +592,29 @@ class Settings(AccessSettings, VendorSettings):
                     yield from of_url(url)
 
     @model_validator(mode="after")
-    def _agree(self) -> Settings:
+    def _check_combinations(self) -> Settings:
         if self.solana_rpc_url is None and self.solana_network != "localnet":
-            raise ValueError(f"SOLANA_NETWORK is {self.solana_network}: set SOLANA_RPC_URL to it")
+            raise ValueError(f"SOLANA_NETWORK is {self.solana_network}: set SOLANA_RPC_URL too")
         venue = () if self.jupiter_api_url is None else (self.jupiter_api_url,)
         for name, urls in (("SOLANA_RPC_URL", self.rpc_urls), ("JUPITER_API_URL", venue)):
             if self.mainnet and not all(map(is_protected, urls)):
                 raise ValueError(
-                    f"{name} must be https:// on mainnet, but for a loopback address: what a node"
-                    " or a venue says could be changed on its way"
+                    f"{name} must be https:// on mainnet, except for a loopback address: others"
+                    " could change answers on the way"
                 )
         for kind in ("all", "http", "https") if self.solana_rpc_url is not None else ():
             # httpx would fail only at the first request; the embedded ledger may make none.
             if not re.match(r"(https?://|(?!.*://))", getproxies().get(kind, "")):
                 raise ValueError(f"{kind}_proxy must be an http:// or https:// address, not SOCKS")
         if not is_protected(self.coingecko_api_url):
-            raise ValueError("COINGECKO_API_URL must be https://, but for a loopback address")
+            raise ValueError("COINGECKO_API_URL must be https://, except for a loopback address")
         if self.payments_localnet_as is not None and self.solana_network != "localnet":
             raise ValueError(
-                "PAYMENTS_LOCALNET_AS must be unset where SOLANA_NETWORK is"
-                f" {self.solana_network}: offers of another network would be paid with its money"
+                "PAYMENTS_LOCALNET_AS must be unset if SOLANA_NETWORK is"
+                f" {self.solana_network}, or its money would pay offers of another network"
             )
         if "*" in self.solward_plugins_unconfined:
-            raise ValueError("SOLWARD_PLUGINS_UNCONFINED must name distributions, each by itself")
+            raise ValueError("SOLWARD_PLUGINS_UNCONFINED must name each distribution, without *")
         if self.mainnet and self.solward_plugins_unconfined:
             raise ValueError(
                 "SOLWARD_PLUGINS_UNCONFINED must not be set on mainnet: a plugin that is not"
@@ -624,16 +624,16 @@ class Settings(AccessSettings, VendorSettings):
             raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
         if self.shared_database and self.api_key_store == "memory":
             raise ValueError(
-                "API_KEY_STORE is memory, and DATABASE_URL is PostgreSQL, where several processes"
-                " serve and the start of one would delete the keys of all: leave it unset, or set"
-                " it to database"
+                "API_KEY_STORE must not be memory if DATABASE_URL is PostgreSQL, because the start"
+                " of one process would delete the keys of all processes: unset API_KEY_STORE, or"
+                " set it to database"
             )
         return self
 
     @property
     def shared_database(self) -> bool:
         """True if several processes may use the database at the same time: PostgreSQL."""
-        return _shared(self.database_url)
+        return _is_postgresql(self.database_url)
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:
@@ -649,7 +649,7 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: only one of the two is set.
         """
-        return self._webhook("approval")
+        return self._read_webhook("approval")
 
     @property
     def alert_webhook(self) -> tuple[str, str] | None:
@@ -658,15 +658,15 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: only one of the two is set, or the approvals' webhook has the same secret.
         """
-        found = self._webhook("alert")
+        found = self._read_webhook("alert")
         if found is not None and self.alert_webhook_secret == self.approval_webhook_secret:
             raise ConfigError(
-                "ALERT_WEBHOOK_SECRET: expected another one than APPROVAL_WEBHOOK_SECRET, with"
-                " which whoever is told of alerts could approve"
+                "ALERT_WEBHOOK_SECRET: expected another secret than APPROVAL_WEBHOOK_SECRET, with"
+                " which the receiver of alerts could approve transactions"
             )
         return found
 
-    def _webhook(self, name: str) -> tuple[str, str] | None:
+    def _read_webhook(self, name: str) -> tuple[str, str] | None:
         fields = f"{name}_webhook_url", f"{name}_webhook_secret"
         url, secret = (getattr(self, each) for each in fields)
         if url is not None and secret is not None:
@@ -726,13 +726,13 @@ class Settings(AccessSettings, VendorSettings):
                 _log.warning("unknown_setting", name=name, meant=meant)
         if not self.api_secret.get_secret_value().strip():
             raise ConfigError("API_SECRET must not be empty")
-        where = "on mainnet" if self.mainnet else self._reached_by_others()
+        where = "on mainnet" if self.mainnet else self._public_setting()
         if self.development_secret and where is not None:
             raise ConfigError(
-                f"API_SECRET must be set {where}: the development one is public. Make one with"
-                f" `{HOW_TO_MAKE}`"
+                f"API_SECRET must be set {where}: the development secret is public. Make one"
+                f" with `{HOW_TO_MAKE}`"
             )
-        weak = "; ".join(weaknesses(self._guessable()))
+        weak = "; ".join(weaknesses(self._secrets_to_check()))
         if weak:
             raise ConfigError(weak)
         if self.mainnet and (self.solward_plugins is None or "*" in self.solward_plugins):
@@ -741,9 +741,8 @@ class Settings(AccessSettings, VendorSettings):
                 "or `solward` for the built-in ones only"
             )
 
-    def _reached_by_others(self) -> str | None:
-        """Return the setting by which others can reach the service, directly or through a proxy;
-        None if only this machine can."""
+    def _public_setting(self) -> str | None:
+        """Return the setting that exposes the service to other machines, or None."""
         if not self.loopback:
             return f"with API_HOST {self.api_host}"
         # A proxy serves these names and forwards others' requests to a loopback address.
@@ -756,7 +755,7 @@ class Settings(AccessSettings, VendorSettings):
         )
         return next(remote, None)
 
-    def _guessable(self) -> dict[str, str]:
+    def _secrets_to_check(self) -> dict[str, str]:
         """Return setting -> secret, for secrets that are set and have a minimum length."""
         found = {
             name: value.get_secret_value()
@@ -780,8 +779,8 @@ class Settings(AccessSettings, VendorSettings):
         """
         if self.shared_database and not self.rpc_urls:
             raise ConfigError(
-                "SOLANA_RPC_URL must be set where DATABASE_URL is PostgreSQL: each process would"
-                " have an embedded ledger of its own; `solward localnet` serves one to all"
+                "SOLANA_RPC_URL must be set if DATABASE_URL is PostgreSQL, or each process would"
+                " have its own embedded ledger; `solward localnet` serves one ledger to all"
             )
 
     def report(self) -> Iterator[dict[str, Any]]:
@@ -842,7 +841,7 @@ def is_pools_variable(variable: object) -> bool:
     )
 
 
-def _explain(item: Any) -> str:
+def _explain_error(item: Any) -> str:
     cause = item.get("ctx", {}).get("error")
     text = str(cause) if cause is not None else str(item["msg"])
     if item["type"] == "decimal_parsing":
@@ -852,4 +851,4 @@ def _explain(item: Any) -> str:
 
 def _check_address(address: str, form: str = "") -> None:
     if not is_address(address):
-        raise ValueError(f"expected base58 addresses{form}; {address!r} is none")
+        raise ValueError(f"expected base58 addresses{form}; {address!r} is not one")

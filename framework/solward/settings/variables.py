@@ -32,7 +32,7 @@ def env_file_values(path: Path) -> dict[str, str | None]:
 
 
 def check_env_file(path: Path, fields: Collection[str], candidates: Collection[str]) -> None:
-    """Check the lines of a `.env`; raises `ConfigError` for a line that may not do what it should.
+    """Check the lines of a `.env`; raises `ConfigError` for a line that may have no effect.
 
     Args:
         fields: the names of all settings.
@@ -48,25 +48,25 @@ def check_env_file(path: Path, fields: Collection[str], candidates: Collection[s
         if name.lower() not in fields:
             meant = meant_setting(name, candidates) if each.value else None
             if meant is not None:
-                raise ConfigError(f"{where} is no setting, so it sets nothing; {meant} is one")
+                raise ConfigError(f"{where} is not a setting, so it has no effect; {meant} is one")
         elif each.error:
-            raise ConfigError(f"{where} is not set there: expected {name}=VALUE")
+            raise ConfigError(f"{where} is not valid: expected {name}=VALUE")
         elif lines.setdefault(name.lower(), number) != number:
-            raise ConfigError(f"{where} stands in line {lines[name.lower()]} too; keep one of them")
+            raise ConfigError(f"{where} is in line {lines[name.lower()]} too; keep one of them")
 
 
 def meant_setting(name: str, candidates: Collection[str]) -> str | None:
-    """Return the setting, in capitals, that a misspelt variable means; None if none is similar."""
+    """Return the setting, in capitals, that a misspelt variable probably means, or None."""
     name = name.upper()
     known = [each.upper() for each in candidates]
     closest = max(known, key=lambda each: SequenceMatcher(None, name, each).ratio())
-    alike = max(known, key=lambda each: _likeness(name, each))
-    if _likeness(name, alike) >= _LEAST_LIKENESS:
+    alike = max(known, key=lambda each: _name_similarity(name, each))
+    if _name_similarity(name, alike) >= _LEAST_LIKENESS:
         return alike
     return closest if name.startswith(_OF_LIMITS) else None
 
 
-def _likeness(name: str, other: str) -> float:
+def _name_similarity(name: str, other: str) -> float:
     """Measure the similarity of two names, from 0 to 1, without the words with which both begin or
     end, because other programs' names have words such as API_KEY or PASSWORD too."""
     words, others = name.split("_"), other.split("_")

@@ -54,7 +54,7 @@ class VendorSettings(BaseSettings):
     def plugin_secret(self, name: str) -> str | None:
         """Return the value of a secret that a plugin declares, None if it is not set. It is read
         from the service's environment, or from the `.env` of its settings."""
-        secret = self._variable(name)
+        secret = self._read_variable(name)
         if secret is not None:
             conceal([secret])
         return secret
@@ -65,7 +65,7 @@ class VendorSettings(BaseSettings):
         Raises:
             ConfigError: the value of a third party's variable is not an address.
         """
-        address = self._variable(spec.base_url_env)
+        address = self._read_variable(spec.base_url_env)
         if address is None or str(spec.base_url_env).lower() in VendorSettings.model_fields:
             return address
         # A plugin host gets the value in clear, so no other variable may be read.
@@ -83,7 +83,7 @@ class VendorSettings(BaseSettings):
         Raises:
             ConfigError: a pool is not an address, or appears twice.
         """
-        pools = parts_of(self._variable(spec.pools_env) or "")
+        pools = parts_of(self._read_variable(spec.pools_env) or "")
         # A plugin host gets the values in clear, so no other variable may be read or quoted.
         if len(set(pools)) < len(pools) or not all(map(is_address, pools)):
             raise ConfigError(
@@ -104,7 +104,7 @@ class VendorSettings(BaseSettings):
         # A self-hosted model server may need no key.
         return spec.secret_env is None or context.secret is not None or context.base_url is not None
 
-    def _variable(self, name: str | None) -> str | None:
+    def _read_variable(self, name: str | None) -> str | None:
         if name is None:
             return None
         field = name.lower()
