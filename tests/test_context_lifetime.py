@@ -171,7 +171,7 @@ async def test_one_that_ignores_its_timeout_pays_nothing(
 
     with pytest.raises(SkillTimeout):
         await wallet.run(Custom(ignores, timeout_s=0.05))
-    assert [str(error)[:28] for error in raised] == ["The skill's call has ended; "]
+    assert [str(error)[:28] for error in raised] == ["The skill's call has ended, "]
     assert await wallet.records() == []
 
 

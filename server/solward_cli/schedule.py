@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from solward.client.arguments import requested
+from solward.client.arguments import request_fields
 from solward.resources import schedules
 from solward.resources.declare import fields_of
 from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
@@ -74,7 +74,7 @@ async def change(
     """
     if values["parameters"]:
         values["parameters"] = await _read_params(call, schedule.skill, values["parameters"])
-    given = requested(ChangedSchedule, **_NOTHING | sent(ChangedSchedule, values))
+    given = request_fields(ChangedSchedule, **_NOTHING | sent(ChangedSchedule, values))
     fields = given | {_CLEARED[each]: None for each in clear}
     if not fields:
         raise click.UsageError("Give at least one option that changes the schedule.")

@@ -40,7 +40,7 @@ def test_wallets_are_named_by_name_id_address_and_beginning(live: Live) -> None:
         assert live.json("wallet", "show", named) == wallet
     live.post("/wallets", name="twins")
     live.post("/wallets", name="twins")
-    assert "2 wallets fit 'twins'; use an id: " in live.error("wallet", "balance", "twins")
+    assert "2 wallets match 'twins'; use an id: " in live.error("wallet", "balance", "twins")
     assert "No wallet is named 'nobody'" in live.error("wallet", "balance", "nobody")
 
 
@@ -354,7 +354,7 @@ def test_the_name_of_another_case_and_a_short_id_are_told(live: Live) -> None:
     wallet = live.wallet(0)
     assert live.error("wallet", "show", wallet.upper()).endswith(f"did you mean {wallet!r}?")
     short = live.error("wallet", "show", live.id_of(wallet)[:3])
-    assert short.endswith("; of an id at least 4 characters are needed")
+    assert short.endswith("; an id may be shortened to 4 characters")
 
 
 @promise("recipient-by-name-everywhere")

@@ -212,7 +212,7 @@ async def test_an_answer_that_is_not_the_services_leaves_a_payment_open(
         await pay(None)
     key = lost.value.idempotency_key
     assert key == carrier.keys[0]
-    assert f"idempotency key {key} tells" in str(lost.value)
+    assert f"idempotency key {key} returns" in str(lost.value)
     await pay(key)
     assert (await client.wallets.balance(wallet)).sol == 1 - FEE
 
@@ -244,7 +244,7 @@ async def test_a_key_with_spaces_is_told_as_a_shell_word(
     client: SolwardClient, carrier: Carrier, wallet: str
 ) -> None:
     carrier.after = times(1, lambda _request: httpx.Response(504))
-    with pytest.raises(ServerError, match="idempotency key 'rent  2026-12' tells"):
+    with pytest.raises(ServerError, match="idempotency key 'rent  2026-12' returns"):
         await client.wallets.transfer(
             wallet, to=STRANGER, amount=1, idempotency_key="rent  2026-12"
         )

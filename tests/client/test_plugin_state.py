@@ -189,7 +189,7 @@ async def test_a_removal_purges_entries_and_settings_of_a_stopped_service(tmp_pa
         async with stand.service.database.read() as connection:
             kept = await connection.execute(select(plugin_entries.c.plugin))
             assert kept.scalars().all() == ["another"]
-            (told,) = await audit_log.latest(connection, 1)
+            (told,) = await audit_log.newest_entries(connection, 1)
         assert (told.event, jsontext.loads(told.data)["principal"]) == ("plugin:purged", "cli")
         await AuditLog(stand.service.database).verify()
 

@@ -58,7 +58,7 @@ async def test_where_no_answer_of_the_services_comes_the_model_has_warning_and_k
     [key] = {each for each in carrier.keys if each is not None and each.startswith("generated-")}
     assert lost["isError"] is True
     text = lost["content"][0]["text"]
-    assert f"idempotency key {key} tells" in text
+    assert f"idempotency key {key} returns" in text
     assert text.endswith("Look at the wallet's transactions before calling again")
     assert lost["_meta"] == {IDEMPOTENCY_META: key}
     carrier.after = lambda _request: None

@@ -117,7 +117,7 @@ def refuse_floats(value: Any, field: str) -> None:
 
 
 def without_floats(value: Any) -> Any:
-    """Return a model's options with each float as a Decimal; options may have floats."""
+    """Return a language model's options with each float as a Decimal."""
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, Mapping):
@@ -125,18 +125,18 @@ def without_floats(value: Any) -> Any:
     return [without_floats(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def requested(kind: type[Request], **given: Any) -> dict[str, Any]:
-    """Return a request's body; fields that are None are omitted, and the service uses its defaults.
+def request_fields(kind: type[Request], **given: Any) -> dict[str, Any]:
+    """Return a request's fields as JSON, without those that are None: the service has defaults.
 
     Raises:
         TypeError: an amount is a float.
         InvalidRequest: an amount is not a number, or a time has no time zone.
     """
-    sent = {each.json: _sent(each, given[each.name]) for each in fields_of(kind)}
+    sent = {each.json: _json_value(each, given[each.name]) for each in fields_of(kind)}
     return {name: value for name, value in sent.items() if value is not None}
 
 
-def _sent(field: Field, value: Any) -> Any:
+def _json_value(field: Field, value: Any) -> Any:
     match field:
         case Whole():
             return value
@@ -159,5 +159,5 @@ def _sent(field: Field, value: Any) -> Any:
 
 
 def json_fields(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not None, in the API's spelling."""
+    """Return a JSON object of the fields that are not None, with the API's names."""
     return {camel(name): value for name, value in fields.items() if value is not None}

@@ -94,7 +94,7 @@ class Held(ClientError):
 
 
 class BadSignature(ClientError):
-    """A webhook's delivery is not signed with the secret, or not signed just now."""
+    """A webhook's delivery is not signed with the secret, or its signature is too old."""
 
 
 class ApiError(ClientError):
@@ -137,8 +137,8 @@ class NotFoundError(ApiError):
 
 
 class Conflict(ApiError):
-    """The first request with this Idempotency-Key still ran after the whole timeout; or the policy
-    was changed, or the hold ended, in the meantime."""
+    """The first request with this Idempotency-Key did not end within the timeout; or the policy was
+    changed, or the hold ended, in the meantime."""
 
 
 class RateLimited(ApiError):
@@ -167,25 +167,26 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def error_of(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
+def make_error(status: int, message: str, headers: Mapping[str, str], money: bool) -> ApiError:
     """Return the exception for an error answer."""
     # Each other status of the contract has the same class as the answer's own status.
-    error = _kind(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)(status, message)
+    kind = _error_class(500 if headers.get(CONTRACT_HEADER) == "500" else status, money)
+    error = kind(status, message)
     rule = headers.get(RULE_HEADER)
     error.rule = None if rule is None else unquote(rule)
     error.transaction_id = headers.get(TRANSACTION_HEADER)
-    error.retry_after_s = seconds(headers.get(RETRY_HEADER))
+    error.retry_after_s = retry_seconds(headers.get(RETRY_HEADER))
     return error
 
 
-def seconds(header: str | None) -> float | None:
+def retry_seconds(header: str | None) -> float | None:
     """Return the seconds of a `Retry-After` header; this service never sends a date in it."""
     if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
         return None
     return float(header)
 
 
-def _kind(status: int, money: bool) -> type[ApiError]:
+def _error_class(status: int, money: bool) -> type[ApiError]:
     if status == 500 and money:
         return Refused
     if status >= 500:

@@ -21,7 +21,7 @@ from solward.client.arguments import (
     base_url,
     idempotency_key,
     refuse_floats,
-    requested,
+    request_fields,
     segment,
 )
 from solward.client.errors import (
@@ -33,7 +33,7 @@ from solward.client.errors import (
     Refused,
     ServerError,
     Unreachable,
-    error_of,
+    make_error,
 )
 from solward.resources.declare import Call
 from solward.support import jsontext
@@ -116,9 +116,9 @@ class Http:
         """Send a request that changes something; it is never retried."""
         request = _request(method, path, query or {}, body)
         try:
-            response = await self._client.send(self._built(request, timeout_s or self.timeout_s))
+            response = await self._client.send(self._to_httpx(request, timeout_s or self.timeout_s))
         except httpx.RequestError as error:
-            self._unreachable(error)
+            self._raise_unreachable(error)
         return self._answer(response)
 
     async def pay(
@@ -130,7 +130,7 @@ class Http:
         *,
         dry_run: bool = False,
     ) -> T:
-        """Send a request that moves money; retries have its Idempotency-Key, so it is made once.
+        """Send a request that moves money; its Idempotency-Key keeps retries from moving it again.
 
         Args:
             kind: converts the answer's JSON to the result.
@@ -161,7 +161,7 @@ class Http:
                 sent = True
                 pause = waiting.pause_s
                 if time.monotonic() + pause >= deadline:
-                    told = Conflict(409, waiting.message + _fate(key))
+                    told = Conflict(409, waiting.message + _unknown_result(key))
                     raise _with_key(told, key) from None
                 await asyncio.sleep(pause)
 
@@ -178,9 +178,9 @@ class Http:
         """Yield server-sent events; raises `Unreachable` after `silence_s` without a byte."""
         accept = {"Accept": _EVENT_STREAM} | dict(headers or {})
         request = _request(method, path, query or {}, body, accept)
-        async with self._streamed(request, silence_s) as response:
+        async with self._stream(request, silence_s) as response:
             if not response.headers.get("Content-Type", "").startswith(_EVENT_STREAM):
-                self._no_service(response, "no stream of events")
+                self._bad_answer(response, "no stream of events")
             events = EventParser()
             async for chunk in response.aiter_bytes():
                 for event in events.feed(chunk):
@@ -189,15 +189,15 @@ class Http:
     async def download(self, path: str, query: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """Yield a file in pieces as they arrive; raises `Unreachable` if it ends too early."""
         request = _request("GET", path, query)
-        async with self._streamed(request, self.timeout_s) as response:
+        async with self._stream(request, self.timeout_s) as response:
             async for piece in response.aiter_bytes():
                 yield piece
 
     @asynccontextmanager
-    async def _streamed(self, request: _Request, silence_s: float) -> AsyncIterator[httpx.Response]:
-        """Yield an answer of status 200, to be read as it arrives; raise any other answer."""
+    async def _stream(self, request: _Request, silence_s: float) -> AsyncIterator[httpx.Response]:
+        """Yield an answer of status 200 without its body; raise an error for any other answer."""
         try:
-            response = await self._client.send(self._built(request, silence_s), stream=True)
+            response = await self._client.send(self._to_httpx(request, silence_s), stream=True)
             try:
                 if response.status_code != 200:
                     await response.aread()
@@ -206,7 +206,7 @@ class Http:
             finally:
                 await response.aclose()
         except httpx.RequestError as error:
-            self._unreachable(error)
+            self._raise_unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
         """Return an answer as a model. If the answer lacks fields of the model, raise `BadAnswer`,
@@ -215,8 +215,8 @@ class Http:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             text = (
-                f"{self.url} answered what this client does not understand "
-                f"({type(error).__name__}: {_short(str(error))}){_fate(key)}"
+                f"{self.url} sent an answer that this client cannot read "
+                f"({type(error).__name__}: {_shorten(str(error))}){_unknown_result(key)}"
             )
             raise _with_key(BadAnswer(text), key) from None
 
@@ -227,23 +227,23 @@ class Http:
     async def _response(
         self, request: _Request, within_s: float, key: str | None = None, *, sent: bool = False
     ) -> tuple[httpx.Response, bool]:
-        """Return the answer, and whether an earlier try of the request may have arrived."""
+        """Return the answer, and whether an earlier try may have reached the service."""
         deadline = time.monotonic() + within_s
         tries = 0
         while True:
             left = max(0.1, deadline - time.monotonic())
             try:
-                return await self._client.send(self._built(request, left)), sent
+                return await self._client.send(self._to_httpx(request, left)), sent
             except httpx.RequestError as error:
                 sent = sent or not isinstance(error, _NOT_SENT + _UNSENDABLE)
                 pauses = _PAUSES_AFTER_SENT_S if sent and key is not None else _PAUSES_S
                 over = tries >= len(pauses) or time.monotonic() + pauses[tries] >= deadline
                 if over or isinstance(error, _UNSENDABLE):
-                    self._unreachable(error, key if sent else None)
+                    self._raise_unreachable(error, key if sent else None)
             await asyncio.sleep(pauses[tries])
             tries += 1
 
-    def _built(self, request: _Request, timeout_s: float) -> httpx.Request:
+    def _to_httpx(self, request: _Request, timeout_s: float) -> httpx.Request:
         return self._client.build_request(
             request.method,
             request.path,
@@ -270,41 +270,41 @@ class Http:
         # A gateway may answer in the service's form without knowing the result of a money call.
         is_own = key is None or API_HEADER in response.headers
         if status in (200, 202) and not is_own:
-            self._no_service(response, f"no {API_HEADER} header", key)
+            self._bad_answer(response, f"no {API_HEADER} header", key)
         if status == 202:
             raise _with_key(self.read(Held, body, key), key)
         if status == 200:
             if body is None:
-                self._no_service(response, "no JSON that can be taken", key)
+                self._bad_answer(response, "no valid JSON", key)
             return body
         said = body.get("error") if isinstance(body, dict) else None
         text = f"{self.url} answered with status {status}"
         if isinstance(said, str):
             text = said.replace(self._token, "[redacted]") if len(self._token) >= 8 else said
         elif status < 500:
-            self._no_service(response, "no error text", key)
+            self._bad_answer(response, "no error text", key)
         is_judged = isinstance(said, str) and key is not None and is_own
-        error = error_of(status, text, response.headers, is_judged)
+        error = make_error(status, text, response.headers, is_judged)
         if status == 409 and key is not None and error.retry_after_s is not None:
             raise _InFlight(text, error.retry_after_s)
         # Not a refusal of the service but a gateway's, which may have lost the answer.
         is_foreign = not is_own or type(error) in (ApiError, ServerError)
         if is_foreign or (sent and not isinstance(error, Refused)):
-            error = error_of(status, text + _fate(key), response.headers, is_judged)
+            error = make_error(status, text + _unknown_result(key), response.headers, is_judged)
             raise _with_key(error, key)
         raise error
 
-    def _no_service(self, response: httpx.Response, found: str, key: str | None = None) -> NoReturn:
+    def _bad_answer(self, response: httpx.Response, found: str, key: str | None = None) -> NoReturn:
         text = (
-            f"{self.url} does not answer as a Solward service does "
-            f"(status {response.status_code}, {found}){_fate(key)}"
+            f"{self.url} did not answer as a Solward service does "
+            f"(status {response.status_code}, {found}){_unknown_result(key)}"
         )
         raise _with_key(BadAnswer(text), key) from None
 
-    def _unreachable(self, error: httpx.RequestError, key: str | None = None) -> NoReturn:
+    def _raise_unreachable(self, error: httpx.RequestError, key: str | None = None) -> NoReturn:
         if isinstance(error, _UNSENDABLE) and key is None:
             raise InvalidRequest(
-                f"The request is none that HTTP can send ({type(error).__name__}); nothing was sent"
+                f"HTTP cannot send the request ({type(error).__name__}); nothing was sent"
             ) from None
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             text = (
@@ -313,7 +313,7 @@ class Http:
             )
         else:
             text = f"{self.url} did not answer ({type(error).__name__})"
-        raise _with_key(Unreachable(text + _fate(key)), key) from None
+        raise _with_key(Unreachable(text + _unknown_result(key)), key) from None
 
 
 class _InFlight(Exception):
@@ -332,13 +332,13 @@ def read_answer(text: str | bytes) -> Any:
     return jsontext.read(text, has_nul=True, deepest=2 * jsontext.MAX_DEPTH)
 
 
-def _fate(key: str | None) -> str:
+def _unknown_result(key: str | None) -> str:
     """Return the text that ends the error of a money call whose result is not known."""
     if key is None:
         return ""
     return (
         "; whether the transaction was made is not known. The same call with the "
-        f"idempotency key {shlex.quote(key)} tells, and pays at most once"
+        f"idempotency key {shlex.quote(key)} returns its result, and pays at most once"
     )
 
 
@@ -363,18 +363,18 @@ def _request(
             content = jsontext.dumps(dict(body)).encode()
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
-    parameters = {name: _text(value) for name, value in query.items() if value not in (None, [])}
+    parameters = {name: _as_text(value) for name, value in query.items() if value not in (None, [])}
     return _Request(method, path, parameters, content, sent)
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a value as the text of a query parameter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -404,10 +404,10 @@ class EventParser:
         pending = b"\r" if text.endswith(b"\r") else b""
         *lines, rest = _LINE_END.split(text.removesuffix(pending))
         self._rest = rest + pending
-        completed = (self._line(line.decode("utf-8", "replace")) for line in lines)
+        completed = (self._feed_line(line.decode("utf-8", "replace")) for line in lines)
         return [event for event in completed if event is not None]
 
-    def _line(self, line: str) -> ServerSentEvent | None:
+    def _feed_line(self, line: str) -> ServerSentEvent | None:
         if line:
             name, _, value = line.partition(":")
             self._fields.setdefault(name, []).append(value.removeprefix(" "))
@@ -423,13 +423,13 @@ class EventParser:
 
 
 class RequestMaker:
-    """The base of the client's parts, whose methods are declared calls."""
+    """The base of the client's classes whose methods are declared API calls."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def _ask(self, call: Call[Any], *parts: str, **given: Any) -> Any:
-        """Send a declared call; return its answer: a tuple for a list, JSON if it has no class.
+        """Send a declared call and return its answer: a model, a tuple of models, or JSON.
 
         Args:
             parts: the variable parts of the call's path, in order.
@@ -443,7 +443,7 @@ class RequestMaker:
         if call.takes_json:
             fields = dict(given["fields"])
         elif call.request is not None:
-            fields = requested(call.request, **given)
+            fields = request_fields(call.request, **given)
         if call.takes_key:
             return await self._http.pay(kind, path, fields or {}, key)
         if call.method == "GET":

@@ -14,7 +14,7 @@ Pay: TypeAlias = Callable[[str, str, Mapping[str, Any], str | None], Awaitable[T
 
 
 class Operations(Generic[T]):
-    """Money calls, answered with what became of each (`Transaction`), or would (`Trial`).
+    """Calls that move money. They return a `Transaction`, or a `Trial` in a dry run.
 
     Amounts are whole units, SOL or tokens, as `Decimal`, `int` or `str`; a float is a
     `TypeError`. Tokens are mint addresses, or symbols known on the network. Every call makes an

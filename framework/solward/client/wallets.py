@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from solward.client.arguments import requested, segment
+from solward.client.arguments import request_fields, segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
 from solward.client.operations import Operations
@@ -28,14 +28,14 @@ from solward.resources.wallets import LIST_WALLETS, Wallet
 from solward.types.roles import is_key
 
 
-class _Named(Protocol):
+class _NamedItem(Protocol):
     @property
     def id(self) -> str: ...
     @property
     def name(self) -> str: ...
 
 
-N = TypeVar("N", bound=_Named)
+N = TypeVar("N", bound=_NamedItem)
 
 SKILL_ROUTES = {
     "airdrop": "airdrop",
@@ -92,8 +92,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
 
     def __init__(self, http: Http) -> None:
         super().__init__(http)
-        Operations.__init__(self, self._make)
-        self.dry_run: Operations[Trial] = Operations(self._try)
+        Operations.__init__(self, self._make_transaction)
+        self.dry_run: Operations[Trial] = Operations(self._make_trial)
 
     async def list(self, limit: int | None = None, before: str | None = None) -> tuple[Wallet, ...]:
         """Return every wallet that this token may see, oldest first.
@@ -130,7 +130,7 @@ class Wallets(WalletRequests, Operations[Transaction]):
     ) -> tuple[Transaction, ...]:
         """Return a wallet's records, newest first; see `Transactions.list`."""
         asked = partial(self._ask, LIST_WALLET_TRANSACTIONS, wallet_id)
-        return await _records(asked, limit, before, only)
+        return await _list_records(asked, limit, before, only)
 
     async def run_skill(
         self,
@@ -146,8 +146,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
             BadRequest: the parameters are invalid, or the skill refused.
             Refused: a guardrail blocked the skill's transaction, or the transaction failed.
         """
-        path = f"{_path(wallet_id, 'skills')}/{segment(name, 'name')}"
-        return await self._http.pay(_result, path, params or {}, idempotency_key)
+        path = f"{_path_of(wallet_id, 'skills')}/{segment(name, 'name')}"
+        return await self._http.pay(_result_text, path, params or {}, idempotency_key)
 
     async def pay(
         self,
@@ -173,8 +173,8 @@ class Wallets(WalletRequests, Operations[Transaction]):
         """
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
         # The query, not the body, asks for a dry run.
-        fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
-        path = _path(wallet_id, "pay")
+        fields = request_fields(PaidRequest, **asked, protocol=protocol, dry_run=None)
+        path = _path_of(wallet_id, "pay")
         return await self._http.pay(PaidAnswer.of, path, fields, idempotency_key)
 
     async def quote_payment(
@@ -190,26 +190,26 @@ class Wallets(WalletRequests, Operations[Transaction]):
     ) -> PaymentQuote:
         """Return what `pay` would pay now; the service sends the request without a payment."""
         asked = {"url": url, "method": method, "headers": headers, "body": body, "max": max}
-        fields = requested(PaidRequest, **asked, protocol=protocol, dry_run=None)
-        path = _path(wallet_id, "pay")
+        fields = request_fields(PaidRequest, **asked, protocol=protocol, dry_run=None)
+        path = _path_of(wallet_id, "pay")
         return await self._http.pay(PaymentQuote.of, path, fields, None, dry_run=True)
 
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
         """Make a dry run of the money route with this name, such as `launch-token`."""
-        return await self._try(wallet_id, segment(route, "route"), body, None)
+        return await self._make_trial(wallet_id, segment(route, "route"), body, None)
 
-    async def _make(
+    async def _make_transaction(
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Transaction:
-        return await self._http.pay(Transaction.of, _path(wallet_id, route), body, key)
+        return await self._http.pay(Transaction.of, _path_of(wallet_id, route), body, key)
 
-    async def _try(
+    async def _make_trial(
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Trial:
-        return await self._http.pay(Trial.of, _path(wallet_id, route), body, key, dry_run=True)
+        return await self._http.pay(Trial.of, _path_of(wallet_id, route), body, key, dry_run=True)
 
 
-def _result(raw: Any) -> str:
+def _result_text(raw: Any) -> str:
     if not isinstance(raw["result"], str):
         raise TypeError("result must be text")
     return raw["result"]
@@ -230,23 +230,23 @@ class Transactions(TransactionRequests):
             only: the filter. The service searches a bounded number of records for each page, so
                 this requests pages until it has `limit` records.
         """
-        return await _records(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
+        return await _list_records(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def page(
         self, only: TransactionFilter, limit: int = 50, before: str | None = None
     ) -> TransactionPage:
         """Return a page of the records that match, and the id at which the next page begins."""
-        return await _page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
+        return await _get_page(partial(self._ask, LIST_TRANSACTIONS), limit, before, only)
 
     async def export(self, only: TransactionFilter | None = None) -> AsyncGenerator[bytes, None]:
         """Yield all records that match as pieces of CSV (docs/reference/rest.md), newest first."""
-        query = requested(TransactionFilter, **asdict(only or TransactionFilter()))
+        query = request_fields(TransactionFilter, **asdict(only or TransactionFilter()))
         async with contextlib.aclosing(self._http.download("/transactions.csv", query)) as pieces:
             async for piece in pieces:
                 yield piece
 
 
-async def _records(
+async def _list_records(
     asked: Callable[..., Awaitable[TransactionPage]],
     limit: int,
     before: str | None,
@@ -254,14 +254,14 @@ async def _records(
 ) -> tuple[Transaction, ...]:
     found: tuple[Transaction, ...] = ()
     while True:
-        page = await _page(asked, limit - len(found), before, only)
+        page = await _get_page(asked, limit - len(found), before, only)
         found += page.transactions
         if page.next is None or len(found) >= limit:
             return found
         before = page.next
 
 
-async def _page(
+async def _get_page(
     asked: Callable[..., Awaitable[TransactionPage]],
     limit: int,
     before: str | None,
@@ -305,13 +305,13 @@ def find_one(
         near = difflib.get_close_matches(name_or_id.casefold(), sorted(names), 1)
         meant = f"; did you mean {names[near[0]]!r}?" if near else ""
         if not near and any(name_or_id and each.id.startswith(name_or_id) for each in items):
-            meant = f"; of an id at least {MIN_ID_PREFIX} characters are needed"
+            meant = f"; an id may be shortened to {MIN_ID_PREFIX} characters"
         raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id{meant}")
     if len(matches) > 1:
         ids = ", ".join(f"{each.id} ({each.name!r})" for each in matches)
-        raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")
+        raise AmbiguousName(f"{len(matches)} {kind}s match {name_or_id!r}; use an id: {ids}")
     return matches[0]
 
 
-def _path(wallet_id: str, *rest: str) -> str:
+def _path_of(wallet_id: str, *rest: str) -> str:
     return "/".join(("/wallets", segment(wallet_id, "wallet_id"), *rest))

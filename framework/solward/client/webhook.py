@@ -109,7 +109,7 @@ def verify_delivery(
         BadSignature: the secret did not sign this, or more than 300 s from now.
         InvalidRequest: the secret is too short, or the signed body is of another version.
     """
-    return _delivered(Delivery, secret, headers, body, clock)
+    return _read_delivery(Delivery, secret, headers, body, clock)
 
 
 def verify_alerts(
@@ -126,7 +126,7 @@ def verify_alerts(
         InvalidRequest: the secret is too short, or the signed body is of another version or of
             `ALERT_WEBHOOK_FORMAT=slack`.
     """
-    return _delivered(AlertDelivery, secret, headers, body, clock)
+    return _read_delivery(AlertDelivery, secret, headers, body, clock)
 
 
 def sign_decision(
@@ -167,7 +167,7 @@ def sign_decision(
     return SignedDecision(headers, body)
 
 
-def _delivered(
+def _read_delivery(
     kind: type[A],
     secret: str,
     headers: Mapping[str, str],

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 Build = Callable[[str], Awaitable["bytes | Sequence[Instruction]"]]
-"""What a pocket is asked for: an async function of its address; see `SkillContext.pocket`."""
+"""An async function that makes a pocket's instructions or transaction, given its address."""
 
 _ELSEWHERE: Final = cast("Build", None)
 
@@ -573,7 +573,7 @@ class Lifetime:
         self._ended = False
 
     def end(self) -> None:
-        """End it."""
+        """End the call's lifetime."""
         self._ended = True
 
     def check(self) -> None:

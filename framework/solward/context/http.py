@@ -32,4 +32,4 @@ class CallClient(httpx.AsyncClient):
 
 
 certificates: Callable[[], ssl.SSLContext | bool] = tls_context
-"""What a client trusts. A plugin host replaces it: there the service checks certificates."""
+"""Returns a client's TLS context; a plugin host, whose service checks certificates, replaces it."""

@@ -15,7 +15,7 @@ from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
 from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
-from solward.client.arguments import requested
+from solward.client.arguments import request_fields
 from solward.resources.declare import fields_of
 from solward.resources.policy import NewContact
 from solward.solana.token_list import token_list
@@ -298,7 +298,7 @@ class Table:
         if wrong is not None:
             ui.notify(f"To: {wrong}", type="negative")
             return
-        asked = requested(TransactionFilter, **asdict(self._filter))
+        asked = request_fields(TransactionFilter, **asdict(self._filter))
         ui.download.from_url(f"{EXPORT}?{urlencode(asked)}")
 
     async def _open_selected(self) -> None:
