@@ -232,7 +232,7 @@ def test_without_an_endpoint_there_is_nothing_and_nothing_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("environ", "reason"),
     [
-        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "only the protocol http/protobuf is spoken"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "only the protocol http/protobuf is supported"),
         ({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"}, "only the protocol"),
     ],
 )

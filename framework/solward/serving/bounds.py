@@ -43,7 +43,7 @@ class Bounds:
 
 
 class Connections:
-    """All connections of a server, each with the time since when it waits for the client.
+    """All connections of a server, each with the time when its wait for the client began.
 
     If there are too many, the server closes connections in `heads` first, then in `idle`, `bodies`
     and `unread`; in each list, the longest waiting first. A request that arrived whole is never cut
@@ -65,13 +65,13 @@ class Connections:
         self.all.add(new)
         new.wait(self.heads)
         if len(self.all) > 2 * self.bounds.connections:
-            self._close_longest()
+            self._close_longest_waiting()
         elif len(self.all) > self.bounds.connections and not self._trimming:
             # A waiting client's request may have arrived but not been read yet.
             self._trimming = True
-            self._loop.call_later(self.bounds.crowded_s, self._trim)
+            self._loop.call_later(self.bounds.crowded_s, self._close_excess)
         if not self._ticking:
-            self._tick()
+            self._close_overdue()
 
     def remove(self, lost: Connection) -> None:
         """Forget a connection that is closed or about to close."""
@@ -79,12 +79,12 @@ class Connections:
         lost.wait(None)
         self.unread.pop(lost, None)
 
-    def _trim(self) -> None:
+    def _close_excess(self) -> None:
         self._trimming = False
-        while len(self.all) > self.bounds.connections and self._close_longest():
+        while len(self.all) > self.bounds.connections and self._close_longest_waiting():
             pass
 
-    def _close_longest(self) -> bool:
+    def _close_longest_waiting(self) -> bool:
         now = self.now()
         for waiting, least_s in (
             # A new client's request may have arrived but not been read yet.
@@ -100,11 +100,11 @@ class Connections:
                 return True
         return False
 
-    def _tick(self) -> None:
+    def _close_overdue(self) -> None:
         bounds, now = self.bounds, self.now()
         self._ticking = bool(self.all)
         if self._ticking:
-            self._loop.call_later(bounds.tick_s, self._tick)
+            self._loop.call_later(bounds.tick_s, self._close_overdue)
         for waiting, most in (
             (self.heads, bounds.head_s),
             (self.idle, bounds.idle_s),
@@ -116,7 +116,7 @@ class Connections:
 
 
 class Connection:
-    """One client's connection, with its requests and the state of the server's wait."""
+    """A client's connection: its requests, and whether the server waits for the client."""
 
     def __init__(self, kept: Connections, abort: Callable[[bool], None]) -> None:
         """Add the connection to the server's connections.
@@ -131,7 +131,7 @@ class Connection:
         kept.add(self)
 
     def wait(self, waiting: dict[Connection, float] | None) -> None:
-        """Start a wait in a waiting list; None ends it, and the same list continues it."""
+        """Start a wait in a waiting list. None ends the wait; the same list continues it."""
         if waiting is not self._waiting:
             if self._waiting is not None:
                 del self._waiting[self]
@@ -139,14 +139,14 @@ class Connection:
             if self._waiting is not None:
                 self._waiting[self] = self.kept.now()
 
-    def place(self, waiting: dict[Connection, float]) -> None:
-        """Wait in `waiting` for a request's rest, or idle, unless a whole request is running."""
+    def update_wait(self, waiting: dict[Connection, float]) -> None:
+        """Wait in `waiting` unless a whole request is running; if no request runs, wait as idle."""
         self.wait(None if self.whole else waiting if self.running else self.kept.idle)
 
     def begin(self) -> None:
         """Count a request whose head has arrived."""
         self.running += 1
-        self.place(self.kept.heads)
+        self.update_wait(self.kept.heads)
 
     def cut_off(self) -> None:
         """Close the connection at once; its requests end as if the client had gone away."""
@@ -169,7 +169,7 @@ class Request:
 
     async def run(self, app: App, scope: Any) -> None:
         """Call the application until the request has ended."""
-        self._note({"more_body": any(name in FRAMINGS for name, _ in scope["headers"])})
+        self._track_body({"more_body": any(name in FRAMINGS for name, _ in scope["headers"])})
         try:
             await app(scope, self.receive, self.send)
         except TimeoutError:
@@ -190,7 +190,7 @@ class Request:
     async def receive(self) -> Message:
         """Return the next part of the request, for its application."""
         async with self._reading:
-            return self._note(await self._receive())
+            return self._track_body(await self._receive())
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer, the last part only after the whole request has arrived."""
@@ -204,18 +204,18 @@ class Request:
             # Hypercorn closes a connection if its request ends after the answer.
             await self._pass_on({**message, "more_body": True})
             self._waiting = connection.kept.heads
-            connection.place(self._waiting)
+            connection.update_wait(self._waiting)
             while not self._came:
                 async with self._reading:
                     if not self._came:
-                        self._note(await self._receive())
+                        self._track_body(await self._receive())
             message = {"type": kind, "body": b""}
         await self._pass_on(message)
         if is_last:
             self._end()
 
     async def _pass_on(self, message: Message) -> None:
-        """Send a message, its body in pieces; each waits until the client has read the last."""
+        """Send a message, its body in pieces: each after the client has read the previous one."""
         body = memoryview(message.get("body", b""))
         while len(body) > _PIECE_BYTES:
             piece = bytes(body[:_PIECE_BYTES])
@@ -235,12 +235,12 @@ class Request:
         finally:
             unread.pop(self, None)
 
-    def _note(self, message: Message) -> Message:
+    def _track_body(self, message: Message) -> Message:
         if not self._ended:
             if not message.get("more_body") and not self._came:
                 self._came = True
                 self._connection.whole += 1
-            self._connection.place(self._waiting)
+            self._connection.update_wait(self._waiting)
         return message
 
     def _end(self) -> None:
@@ -248,4 +248,4 @@ class Request:
         self._ended = True
         connection.running -= 1
         connection.whole -= self._came
-        connection.place(connection.kept.bodies)
+        connection.update_wait(connection.kept.bodies)

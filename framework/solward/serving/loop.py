@@ -59,7 +59,7 @@ class _Streams:
         # Without this option, an answer's body waits until the client has acknowledged the head.
         self._set_option(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run(serve))
-        self.connection = Connection(kept, self._abort)
+        self.connection = Connection(kept, self._abort_connection)
 
     async def _run(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         try:
@@ -99,30 +99,30 @@ class _Streams:
         return await anext(self._parts, b"")
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        """Yield each request: its whole head, then its body.
+        """Yield each request in parts: its whole head, then its body.
 
         Hypercorn gets no bytes of the next request, which could spoil the answer to this one.
         """
         try:
-            while head := await self._head():
+            while head := await self._read_head():
                 yield head
                 if head is _REFUSED:
                     break
                 if length := _LENGTH.search(head):
-                    body = self._sized(int(length[1]))
+                    body = self._sized_body(int(length[1]))
                 else:
-                    body = self._chunks() if _FRAMING.search(head) else self._sized(0)
+                    body = self._chunked_body() if _FRAMING.search(head) else self._sized_body(0)
                 async for part in body:
                     yield part
                     if part is _BAD_CHUNK:
                         return
                 if _LAST.search(head):
-                    while await self._more():
+                    while await self._read_more():
                         self._came.clear()
         finally:
             self._is_over = True
 
-    async def _head(self) -> bytes:
+    async def _read_head(self) -> bytes:
         """Return a whole head without its offer of HTTP/2; `_REFUSED` if Hypercorn must not parse
         the head; or the remaining bytes if the client has ended its stream."""
         connection, limit, searched = self.connection, self.connection.kept.bounds.head_bytes, 0
@@ -138,12 +138,12 @@ class _Streams:
             if self._came:
                 connection.wait(connection.kept.heads)
             searched = max(0, len(self._came) - 3)
-            if not await self._more():
-                return self._taken(limit)
+            if not await self._read_more():
+                return self._take_bytes(limit)
         if not end or end.end() > limit:
             # Hypercorn refuses a head that has this size and no end.
-            return self._taken(limit + 1)
-        head = self._taken(end.end())
+            return self._take_bytes(limit + 1)
+        head = self._take_bytes(end.end())
         lengths = _FRAMING.findall(head)
         if (
             _NO_HEAD.search(head)
@@ -155,42 +155,42 @@ class _Streams:
             return _REFUSED
         return _OFFER.sub(b"x-upgrade", head)
 
-    async def _sized(self, left: int) -> AsyncIterator[bytes]:
-        while left and (self._came or await self._more()):
-            part = self._taken(min(left, len(self._came)))
+    async def _sized_body(self, left: int) -> AsyncIterator[bytes]:
+        while left and (self._came or await self._read_more()):
+            part = self._take_bytes(min(left, len(self._came)))
             left -= len(part)
             yield part
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def _chunked_body(self) -> AsyncIterator[bytes]:
         """Yield a body in chunks, without extensions and trailers, because h11 tries every way to
         split a long extension."""
-        while (found := _CHUNK.fullmatch(await self._line())) and (size := int(found[1], 16)):
+        while (found := _CHUNK.fullmatch(await self._read_line())) and (size := int(found[1], 16)):
             yield b"%x\r\n" % size
-            async for part in self._sized(size):
+            async for part in self._sized_body(size):
                 yield part
-            if await self._line() != b"\r\n":
+            if await self._read_line() != b"\r\n":
                 yield _BAD_CHUNK
                 return
             yield b"\r\n"
         line = b""
         for _ in range(_MOST_LINES if found else 0):
-            if (line := await self._line()) in (b"", b"\r\n"):
+            if (line := await self._read_line()) in (b"", b"\r\n"):
                 break
         yield b"0\r\n\r\n" if line == b"\r\n" else _BAD_CHUNK
 
-    async def _line(self) -> bytes:
-        """Return a line of a chunked body; empty at the end or if the line is too long."""
+    async def _read_line(self) -> bytes:
+        """Return a line of a chunked body, or nothing at the end or if the line is too long."""
         while (end := self._came.find(b"\n")) < 0:
-            if len(self._came) > _LONGEST_LINE or not await self._more():
+            if len(self._came) > _LONGEST_LINE or not await self._read_more():
                 return b""
-        return self._taken(end + 1) if end < _LONGEST_LINE else b""
+        return self._take_bytes(end + 1) if end < _LONGEST_LINE else b""
 
-    async def _more(self) -> bool:
+    async def _read_more(self) -> bool:
         part = await self._reader.read(_READ_BYTES)
         self._came += part
         return bool(part)
 
-    def _taken(self, count: int) -> bytes:
+    def _take_bytes(self, count: int) -> bytes:
         part = bytes(self._came[:count])
         del self._came[:count]
         return part
@@ -212,7 +212,7 @@ class _Streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             self._writer.get_extra_info("socket").setsockopt(level, name, value)
 
-    def _abort(self, is_answer: bool) -> None:
+    def _abort_connection(self, is_answer: bool) -> None:
         if is_answer:
             self._set_option(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
@@ -266,7 +266,7 @@ async def serve_http(
                 await stopping()
             finally:
                 server.close()
-                await _drain(served, bounds.stop_s)
+                await _drain_connections(served, bounds.stop_s)
         finally:
             # If the start failed, there is nothing to stop.
             if not living.done():
@@ -274,7 +274,7 @@ async def serve_http(
             await living
 
 
-async def _drain(served: set[_Streams], stop_s: float) -> None:
+async def _drain_connections(served: set[_Streams], stop_s: float) -> None:
     """Close idle connections, wait `stop_s` seconds for running requests, then abort these."""
     for streams in served:
         streams.terminated.set()

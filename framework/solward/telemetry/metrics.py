@@ -48,13 +48,13 @@ def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -
 
 TRANSACTIONS = _counter(
     "transactions",
-    "Statuses that transactions got: `pending` and then `confirmed` or `failed`, or `blocked`.",
+    "Status changes of transactions: `pending`, then `confirmed` or `failed`; or `blocked`.",
     "type",
     "status",
 )
 GUARDRAIL_BLOCKS = _counter(
     "guardrail_blocks",
-    "Transactions that a rule refused; `freeze` if they were frozen.",
+    "Transactions that a rule refused; `freeze` during a freeze.",
     "rule",
 )
 ATTEMPTS = _gauge(
@@ -73,7 +73,7 @@ HOLDS_OPEN = _gauge(
 )
 POCKETS_OPEN = _gauge(
     "pockets_open",
-    "Pockets that may hold something: positions, and what a sweep could not bring home.",
+    "Pockets that may hold assets: positions, and assets that a sweep could not return.",
 )
 ATTEMPTS_ENDED = _counter(
     "attempts_ended",
@@ -83,11 +83,11 @@ ATTEMPTS_ENDED = _counter(
 )
 IN_FLIGHT = _gauge("transactions_in_flight", "Transactions that this process watches.")
 CONFIRMATION = _histogram(
-    "confirmation_seconds", "From the first send to the stored outcome.", _CONFIRMATION
+    "confirmation_seconds", "Time from the first send to the stored outcome.", _CONFIRMATION
 )
-RESENDS = _counter("resends", "Times that signed bytes were sent again.")
-RELEASED = _counter("reservations_released", "Reservations given back because nothing was signed.")
-TAKEOVERS = _counter("takeovers", "Transactions taken over from a process that went away.")
+RESENDS = _counter("resends", "Repeated sends of signed transactions.")
+RELEASED = _counter("reservations_released", "Reservations released because nothing was signed.")
+TAKEOVERS = _counter("takeovers", "Transactions taken over from another process.")
 FENCED = _counter(
     "fenced_writes",
     "Writes refused because another process had taken over, at the step `reserve`, `write_ahead`"
@@ -101,9 +101,9 @@ CYCLES = _counter(
     " or the agent was stopped.",
     "outcome",
 )
-CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)
+CYCLE = _histogram("agent_cycle_seconds", "Duration of a cycle.", _SLOW)
 CYCLE_LAG = _histogram(
-    "agent_cycle_lag_seconds", "From when a cycle was due to when it began.", _LAG
+    "agent_cycle_lag_seconds", "Time from a cycle's due time to its begin.", _LAG
 )
 SCHEDULE_RUNS = _counter(
     "schedule_runs",
@@ -152,24 +152,24 @@ RPC_CALLS = _counter(
     "outcome",
 )
 RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")
-RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another node of `SOLANA_RPC_URL`.")
+RPC_FAILOVERS = _counter("rpc_failovers", "Calls sent on to another node of `SOLANA_RPC_URL`.")
 LEDGER_HEALTHY = _gauge("ledger_healthy", "1 while the ledger answers this process, else 0.")
 WINDOWS_BEHIND = _gauge(
     "windows_behind_seconds",
-    "How far the windows of limits are behind the database's clock, because the ledger's time is;"
+    "How far the windows of limits lag behind the database's clock because the ledger's time lags;"
     " 0 if the clocks agree.",
 )
-LEDGER_SLOT = _gauge("ledger_slot", "The ledger's slot as last seen.")
+LEDGER_SLOT = _gauge("ledger_slot", "The slot last read from the ledger.")
 
 HTTP_REQUESTS = _counter(
     "http_requests",
-    "Requests by route template; `unmatched` if there is none.",
+    "Requests by route template; `unmatched` if no route matches.",
     "route",
     "method",
     "status",
 )
 HTTP_REQUEST = _histogram(
-    "http_request_seconds", "Until the answer began.", _SLOW, "route", "method"
+    "http_request_seconds", "Time until the answer began.", _SLOW, "route", "method"
 )
 RATE_LIMITED = _counter("rate_limited", "Requests refused by a key's `rateLimit`.")
 
@@ -187,28 +187,28 @@ HOLD_OLDEST = _gauge(
 )
 GRANTS_NEAR_END = _gauge(
     "grants_near_end",
-    "Grants in force near their end: `used`, an amount's or the costs' window is 90% used or more;"
-    " `until`, the date is within 24 hours.",
+    "Grants in force near their end: `used`, 90% or more of an amount or of the costs is used;"
+    " `until`, the end is within 24 hours.",
     "reason",
 )
 WEBHOOK_DELIVERIES = _counter(
     "webhook_deliveries",
-    "Tries to tell the webhook `approvals` or `alerts`: `delivered`, `failed` (tried again) or"
+    "Delivery tries of the webhook `approvals` or `alerts`: `delivered`, `failed` (tried again) or"
     " `given_up`.",
     "webhook",
     "outcome",
 )
-WEBHOOK_WAITING = _gauge("webhook_waiting", "Deliveries of a webhook that wait.", "webhook")
+WEBHOOK_WAITING = _gauge("webhook_waiting", "Webhook deliveries that wait.", "webhook")
 WEBHOOK_DECISIONS = _counter(
     "webhook_decisions",
-    "Signed decisions that came to the approvals' webhook: `accepted` or `refused`.",
+    "Signed decisions received by the approvals' webhook: `accepted` or `refused`.",
     "outcome",
 )
 
 JOBS = _gauge(
-    "jobs", "Agents' cycles in the queue of workers: `todo`, `doing` or `stalled`.", "status"
+    "jobs", "Agents' cycles in the workers' queue: `todo`, `doing` or `stalled`.", "status"
 )
-PROCESSES = _gauge("processes", "Processes that live: `api` and `worker`.", "kind")
+PROCESSES = _gauge("processes", "Live processes: `api` and `worker`.", "kind")
 PROCESS_INFO = _gauge("process_info", "Always 1.", "version", "network", "kind")
 START_TIME = _gauge("start_time_seconds", "When the process began to serve, in Unix seconds.")
 
@@ -248,7 +248,7 @@ async def scrape(accept: str = "") -> tuple[bytes, str]:
     Returns:
         The body and its content type, OpenMetrics where the scraper accepts it.
     """
-    await asyncio.gather(*map(_filled, list(_fillers)))
+    await asyncio.gather(*map(_fill_gauges, list(_fillers)))
     return render(accept)
 
 
@@ -258,7 +258,7 @@ def render(accept: str = "") -> tuple[bytes, str]:
     return encode(REGISTRY), content_type
 
 
-async def _filled(filler: Filler) -> None:
+async def _fill_gauges(filler: Filler) -> None:
     try:
         async with asyncio.timeout(SCRAPE_WAIT_S):
             await filler()

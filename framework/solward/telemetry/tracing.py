@@ -81,7 +81,7 @@ def request_span(name: str, traceparent: str, **attributes: Any) -> Span:
 def start(
     service: str, version: str, environ: MutableMapping[str, str] = os.environ
 ) -> Callable[[], None]:
-    """Export spans, if that is configured; returns a function that flushes and stops.
+    """Export spans, if that is configured; return a function that flushes them and stops.
 
     Secrets for the collector in the environment (headers, an address with a password) are redacted
     from logs, and headers are removed from the environment.
@@ -92,22 +92,22 @@ def start(
     global _make, _within
     endpoint = next(filter(None, map(environ.get, _ENDPOINTS)), None)
     if endpoint is None:
-        return _nothing
+        return _do_nothing
     conceal(secrets_of_url(endpoint))
     for name in _HEADERS:
         conceal(_header_secrets(environ.get(name, "")))
-    if not _installed():
+    if not _has_exporter():
         _log.warning("traces_off", reason="install the extra: pip install 'solward[otel]'")
-        return _nothing
+        return _do_nothing
     protocol = next(filter(None, map(environ.get, _PROTOCOLS)), _PROTOCOL)
     if protocol != _PROTOCOL:
-        _log.warning("traces_off", reason=f"only the protocol {_PROTOCOL} is spoken")
-        return _nothing
+        _log.warning("traces_off", reason=f"only the protocol {_PROTOCOL} is supported")
+        return _do_nothing
     try:
-        made, within, shutdown = _exporting(service, version, environ)
+        made, within, shutdown = _start_exporter(service, version, environ)
     except ValueError as error:
         _log.warning("traces_off", reason=scrub_text(str(error)))
-        return _nothing
+        return _do_nothing
     for name in _HEADERS:
         environ.pop(name, None)
     _make, _within = made, within
@@ -121,7 +121,7 @@ def start(
     return stop
 
 
-def _exporting(
+def _start_exporter(
     service: str, version: str, environ: Mapping[str, str]
 ) -> tuple[Make, Callable[[], bool], Callable[[], None]]:
     # Imported here, so that without a collector none of it is loaded.
@@ -184,7 +184,7 @@ def _exporting(
         sending.start()
         sending.join(STOP_WAIT_S)
         if sending.is_alive():
-            _log.warning("traces_lost", reason="the collector did not take them in time")
+            _log.warning("traces_lost", reason="the collector did not accept the traces in time")
             exporter.shutdown()
 
     return RecordedSpan, within, shutdown
@@ -205,12 +205,12 @@ def _header_secrets(text: str) -> list[str]:
     return [*values, *sent, *(word for value in sent for word in value.split())]
 
 
-def _installed() -> bool:
+def _has_exporter() -> bool:
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:
         return False
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
