@@ -321,7 +321,7 @@ async def test_after_a_day_it_is_given_up_with_an_alert(
     (alert,) = [entry["data"] for entry in entries if entry["event"] == "alert:raised"]
     assert alert["alert"] == "alerts_given_up"
     assert re.fullmatch(
-        r"The receiver of ALERT_WEBHOOK_URL was not told of alerts in 2 tries; the last: HTTP 500",
+        r"ALERT_WEBHOOK_URL did not accept alerts in 2 tries; the last failure: HTTP 500",
         alert["detail"],
     )
 

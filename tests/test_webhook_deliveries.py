@@ -374,7 +374,9 @@ async def test_after_a_day_it_is_given_up_with_an_alert(
     (alert,) = [entry["data"] for entry in entries if entry["event"] == "alert:raised"]
     assert alert["alert"] == "webhook_given_up"
     assert (alert["walletId"], alert["principal"]) == ("w-1", "agent:scout")
-    assert alert["detail"].endswith("was not told of hold h-1 in 1 tries; the last: HTTP 500")
+    assert alert["detail"].endswith(
+        "did not accept hold h-1 in 1 tries; the last failure: HTTP 500"
+    )
 
 
 async def test_the_last_try_is_at_the_end_of_the_day(

@@ -177,7 +177,7 @@ def _first_line(path: Path) -> str:
 def _print_manifest(manifest: Manifest) -> None:
     click.echo(f"Created: {manifest.created} by Solward {manifest.version}")
     click.echo(f"Network: {manifest.network}")
-    click.echo(f"Content: {', '.join(manifest.holds)}")
+    click.echo(f"Content: {', '.join(manifest.content_names)}")
 
 
 def _print_left_out(left_out: Iterable[str]) -> None:

@@ -95,7 +95,7 @@ async def test_the_entries_of_a_transaction_are_one_run_over_its_chains(database
         "": 7, "agent:new": 1, "wallet:a": 8
     }  # fmt: skip
     async with database.read() as connection:
-        entries = await audit.after(connection, run[0] - 1, 10)
+        entries = await audit.entries_after(connection, run[0] - 1, 10)
     assert [each.seq for each in entries] == run
     assert [(each.chain, each.number) for each in entries] == [
         ("wallet:a", 7), ("", 7), ("agent:new", 1), ("wallet:a", 8)
@@ -241,14 +241,14 @@ async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
     assert not await continued(database, before, "wallet:a")
     assert await continued(database, before, "")
     if not database.shared:
-        with pytest.raises(AuditBroken, match="18 entries were written and its chains have 13"):
+        with pytest.raises(AuditBroken, match="18 entries were written, but its chains have 13"):
             await verify(database)
 
 
 async def continued(database: Database, before: CheckedLog, chain: str) -> bool:
     async with database.read() as connection:
         log = CheckedLog(0, await audit.heads(connection), None, None)
-        return await audit.continues(connection, log, chain, before.heads[chain])
+        return await audit.has_head(connection, log, chain, before.heads[chain])
 
 
 async def test_a_chain_continues_every_end_it_had_and_no_other(database: Database) -> None:
@@ -259,16 +259,16 @@ async def test_a_chain_continues_every_end_it_had_and_no_other(database: Databas
     async with database.read() as connection:
         log = await audit.verify(connection)
         other = before.heads[""]
-        assert not await audit.continues(connection, log, "wallet:a", other)
-        assert not await audit.continues(connection, log, "", Head(5, other.hash))
-        assert not await audit.continues(connection, log, "", Head(8, other.hash))
-        assert not await audit.continues(connection, log, "agent:x", Head(1, other.hash))
+        assert not await audit.has_head(connection, log, "wallet:a", other)
+        assert not await audit.has_head(connection, log, "", Head(5, other.hash))
+        assert not await audit.has_head(connection, log, "", Head(8, other.hash))
+        assert not await audit.has_head(connection, log, "agent:x", Head(1, other.hash))
 
 
 async def test_the_latest_come_newest_first_and_page_by_number(database: Database) -> None:
     async with database.read() as connection:
-        page = await audit.latest(connection, 2)
-        rest = await audit.latest(connection, 20, before=page[-1].seq)
+        page = await audit.newest_entries(connection, 2)
+        rest = await audit.newest_entries(connection, 20, before=page[-1].seq)
     numbers = [entry.seq for entry in page + rest]
     assert await audit_places(database, *numbers) == list(range(12, 0, -1))
     assert page[0].to_json() == {
@@ -319,7 +319,7 @@ async def test_the_chain_without_a_name_is_not_taken_back_behind_the_others(
         await connection.execute(text("DELETE FROM audit WHERE chain = '' AND number > 2"))
         taken_back = f"UPDATE audit_heads SET {names} WHERE chain = ''"
         await connection.execute(text(taken_back), dict(kept._mapping))
-    told = "at entry 3: its end was cut after 'wallet:a' was written, when it had 3 entries"
+    told = "at entry 3: the chain's end was cut: it had 3 entries when 'wallet:a' was written"
     async with opened.read() as connection:
         with pytest.raises(AuditBroken, match=told):
             await audit.verify(connection, KEY)
@@ -327,7 +327,7 @@ async def test_the_chain_without_a_name_is_not_taken_back_behind_the_others(
     async with opened.write() as connection:
         await outbox.append_many(connection, 2, [("", "y", None)], KEY)
     async with opened.read() as connection:
-        with pytest.raises(AuditBroken, match="at entry 3: another one was there"):
+        with pytest.raises(AuditBroken, match="at entry 3: it was replaced"):
             await audit.verify(connection, KEY)
     await opened.close()
 
@@ -353,6 +353,8 @@ async def test_another_key_authenticates_nothing(tmp_path: Path) -> None:
     database = await Database.open(None, home)
     await authenticated(database, "wallet:a")
     async with database.read() as connection:
-        with pytest.raises(AuditBroken, match="entry 1 of wallet:a: its end is not authenticated"):
+        with pytest.raises(
+            AuditBroken, match="entry 1 of wallet:a: the chain's end is not authenticated"
+        ):
             await audit.verify(connection, b"x" * 32)
     await database.close()

@@ -86,7 +86,7 @@ def test_chunks_cannot_be_cut_off_moved_repeated_appended_or_changed() -> None:
 
 
 def test_another_passphrase_opens_nothing() -> None:
-    with pytest.raises(BackupError, match="The passphrase is not this backup's"):
+    with pytest.raises(BackupError, match="The passphrase is not that of this backup"):
         read(seal(b"secret"), "another passphrase")
 
 

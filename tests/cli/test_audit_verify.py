@@ -208,7 +208,7 @@ PRUNED_A = [
     "(SELECT hash FROM audit WHERE chain = 'agent:a' AND number = 1) WHERE chain = 'agent:a'",
     "DELETE FROM audit WHERE chain = 'agent:a' AND number = 1",
 ]
-NOT_AUTHENTIC = r"broken at entry {} of agent:a: its end is not authenticated"
+NOT_AUTHENTIC = r"broken at entry {} of agent:a: the chain's end is not authenticated"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ NOT_AUTHENTIC = r"broken at entry {} of agent:a: its end is not authenticated"
                 "DELETE FROM audit WHERE chain = 'agent:a'",
                 "DELETE FROM audit_heads WHERE chain = 'agent:a'",
             ],
-            "7 entries were written and its chains have 6",
+            "7 entries were written, but its chains have 6",
             id="a chain removed with all its traces",
         ),
     ],
@@ -272,12 +272,12 @@ def test_a_history_rewritten_and_rebased_is_found_and_stays_found(
     for options in ([], ["--against", str(file)]):
         result = verify(home, *options)
         assert result.exit_code == 1
-        assert "broken at entry 2 of agent:a: its end is not authenticated" in result.stderr
+        assert "broken at entry 2 of agent:a: the chain's end is not authenticated" in result.stderr
     # The service goes on; what follows does not make it authentic.
     asyncio.run(fill(home))
     result = verify(home)
     assert result.exit_code == 1
-    assert "broken at entry 4 of agent:a: its end is not authenticated" in result.stderr
+    assert "broken at entry 4 of agent:a: the chain's end is not authenticated" in result.stderr
 
 
 def test_a_chain_taken_back_to_an_authentic_end_that_it_once_had_is_found(
@@ -292,7 +292,7 @@ def test_a_chain_taken_back_to_an_authentic_end_that_it_once_had_is_found(
     connection.execute(f"INSERT INTO audit_heads VALUES ({marks})", end)
     result = verify(home)
     assert result.exit_code == 1
-    assert "10 entries were written and its chains have 9" in result.stderr
+    assert "10 entries were written, but its chains have 9" in result.stderr
 
 
 def test_without_the_secret_the_check_is_refused_unless_it_is_for_hashes(home: Path) -> None:

@@ -414,7 +414,7 @@ def test_a_wrong_passphrase_and_a_file_cut_short_are_refused(
     backed_up(home, file)
     target = tmp_path / "restored"
     wrong = solward(target, "restore", file, typed="another passphrase\n")
-    assert "The passphrase is not this backup's" in refused(wrong)
+    assert "The passphrase is not that of this backup" in refused(wrong)
     file.write_bytes(file.read_bytes()[:-1])
     assert "damaged or cut short" in refused(solward(target, "restore", file, typed=ONCE))
     assert not target.exists()

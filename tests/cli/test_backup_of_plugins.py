@@ -16,7 +16,7 @@ from tests.support.plugins import skill_source, wheel
 
 from solward.backup.archive import (
     copy_plugins,
-    is_path,
+    is_plugin_path,
     read_archive,
     refused_plugins,
     write_archive,
@@ -184,7 +184,7 @@ def test_what_plugins_plant_in_their_storage_is_neither_followed_nor_waited_for(
     made = solward(home, "backup", file, typed=TWICE)
     assert made.exit_code == 0, made.output
     assert made.output.count("Left out") == 1
-    assert "its name is no UTF-8" in made.output
+    assert "its name is not UTF-8" in made.output
     target = tmp_path / "restored"
     assert solward(target, "restore", file, typed=ONCE).exit_code == 0
     assert sorted(os.listdir(target / "storage" / "acme-tools")) == ["n" * 255, "plain"]
@@ -205,7 +205,7 @@ def test_a_backup_cannot_name_files_elsewhere(tmp_path: Path, home: Path) -> Non
         "storage/x": False,
         "storage/acme/a\0b": False,
     }.items():
-        assert is_path(name) is allowed, name
+        assert is_plugin_path(name) is allowed, name
     file, folder = backed_up(home, tmp_path / "a.backup"), tmp_path / "files"
     folder.mkdir()
     manifest = read_archive(file, folder, PASSPHRASE)
@@ -213,7 +213,7 @@ def test_a_backup_cannot_name_files_elsewhere(tmp_path: Path, home: Path) -> Non
     files = {**manifest.files, "../escaped": 5}
     write_archive(tmp_path / "bad", folder, replace(manifest, files=files), PASSPHRASE)
     told = refused(solward(tmp_path / "restored", "restore", tmp_path / "bad", typed=ONCE))
-    assert "manifest is not one this version reads" in told
+    assert "This version cannot read the backup's manifest" in told
     assert not (tmp_path / "restored").exists()
 
 

@@ -12,7 +12,7 @@ from tests.support.agents import agent_body
 from tests.support.database import AuditLog
 from tests.support.services import SECRET, Api, serving_api
 
-from solward.audit.acts import act, act_as, principal
+from solward.audit.acts import act_as, change_data, principal
 from solward.credentials.credentials import hash_of
 
 _CHANGES = ("principal", "before", "after")
@@ -167,7 +167,9 @@ async def test_wallets_made_at_once_by_several_are_each_told_by_its_own(api: Api
 def test_what_nobody_asked_for_is_the_services_own() -> None:
     def acts() -> None:
         act_as("admin")
-        assert act({"walletId": "w"}, {"a": 1, "b": {"c": 1, "d": 2}}, {"a": 1, "b": {"c": 2}}) == {
+        assert change_data(
+            {"walletId": "w"}, {"a": 1, "b": {"c": 1, "d": 2}}, {"a": 1, "b": {"c": 2}}
+        ) == {
             "walletId": "w",
             "principal": "admin",
             "before": {"b": {"c": 1, "d": 2}},

@@ -323,7 +323,9 @@ async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
             )
         )
         await connection.execute(text("DELETE FROM audit WHERE chain = 'agent:b' AND number = 1"))
-    with pytest.raises(AuditBroken, match="entry 3 of agent:b: its end is not authenticated"):
+    with pytest.raises(
+        AuditBroken, match="entry 3 of agent:b: the chain's end is not authenticated"
+    ):
         await verify(database)
     in_time = now_ms() + (DAYS + 1) * DAY_MS
     assert await retain(database, keeping, in_time) == RetentionResult(events=2)
@@ -332,7 +334,9 @@ async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
     before = iso(in_time - DAYS * DAY_MS)
     assert (pruned.chain, pruned.event) == ("", "audit:pruned")
     assert pruned.to_json()["data"] == {"before": before, "entries": 2, "chains": {"agent:a": 2}}
-    with pytest.raises(AuditBroken, match="entry 3 of agent:b: its end is not authenticated"):
+    with pytest.raises(
+        AuditBroken, match="entry 3 of agent:b: the chain's end is not authenticated"
+    ):
         await verify(database)
 
 

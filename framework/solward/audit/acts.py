@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.database import outbox
 
 CLI = "cli"
-"""The principal of the command line on a stopped service."""
+"""The principal of commands that run without a running service."""
 SERVICE = "service"
 """The principal of actions that the service takes by itself."""
 
@@ -57,19 +57,19 @@ def record_act(
         after: the new fields; None for something deleted. Fields that did not change are omitted.
         by: the principal, if not `principal()`.
     """
-    outbox.record(connection, event, act(subject, before, after, by=by))
+    outbox.record(connection, event, change_data(subject, before, after, by=by))
 
 
-def act(
+def change_data(
     subject: _Fields,
     before: _Fields | None = None,
     after: _Fields | None = None,
     *,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """Return the data of a change's event; the arguments are those of `record_act`."""
+    """Return a change as event data; the arguments are those of `record_act`."""
     if before is not None and after is not None:
-        before, after = _differing(before, after), _differing(after, before)
+        before, after = _changed_fields(before, after), _changed_fields(after, before)
     who = by or principal()
     data = {**subject, "principal": who}
     credential = _CREDENTIAL.get()
@@ -82,15 +82,15 @@ def act(
     return data
 
 
-def _differing(fields: _Fields, others: _Fields) -> dict[str, Any]:
-    """Return the fields that `others` lacks, or has with other values."""
+def _changed_fields(fields: _Fields, others: _Fields) -> dict[str, Any]:
+    """Return the fields that `others` does not have with the same value."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         other = others.get(name)
         if name in others and other == value:
             continue
         if isinstance(value, Mapping) and isinstance(other, Mapping):
-            found[name] = _differing(value, other)
+            found[name] = _changed_fields(value, other)
         else:
             found[name] = value
     return found

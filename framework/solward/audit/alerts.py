@@ -34,7 +34,7 @@ _RECENT = 200
 
 
 class Alert(StrEnum):
-    """Every alert."""
+    """A kind of alert."""
 
     ALERTS_GIVEN_UP = "alerts_given_up"
     """The receiver of the alerts' webhook could not be reached for a day."""
@@ -49,7 +49,7 @@ class Alert(StrEnum):
     HOLDS_FULL = "holds_full"
     """A principal has the maximum number of open holds; further holds are refused."""
     JOBS_STALLED = "jobs_stalled"
-    """Agents' cycles were assigned to dead workers, and to no other worker."""
+    """No live worker has taken over agents' cycles from a dead worker."""
     KEY_NOT_OPENED = "key_not_opened"
     """A wallet's key cannot be opened, so nothing is signed with it."""
     LEDGER_AWAY = "ledger_away"
@@ -65,30 +65,30 @@ class Alert(StrEnum):
     WEBHOOK_GIVEN_UP = "webhook_given_up"
     """The approvals' webhook could not deliver a hold to its receiver for a day."""
     WORKER_MISSING = "worker_missing"
-    """Agents should run, and no worker is alive."""
+    """Agents are started, but no worker is alive."""
 
 
 AUDIT_BROKEN = "audit_broken"
-"""A chain's end is not authentic. It is counted with the alerts, but is no audit event."""
+"""The end of an audit chain is not authentic; counted with the alerts, but no audit event."""
 
 
 _DETAILS: Final[Mapping[Alert, str]] = {
-    Alert.ALERTS_GIVEN_UP: "The receiver of ALERT_WEBHOOK_URL was not told of alerts in {tries}"
-    " tries; the last: {failure}",
-    Alert.ATTEMPT_UNKNOWN: "No RPC node can tell whether {what} landed; its money stays reserved",
-    Alert.COSTS_NEAR_CEILING: "Fees and rent of {scope}, spent or reserved in 24 hours, reach"
+    Alert.ALERTS_GIVEN_UP: "ALERT_WEBHOOK_URL did not accept alerts in {tries} tries; the last"
+    " failure: {failure}",
+    Alert.ATTEMPT_UNKNOWN: "No RPC node can tell whether {what} landed; its amount stays reserved",
+    Alert.COSTS_NEAR_CEILING: "Fees and rent spent or reserved by {scope} in 24 hours reach"
     f" {NEAR_CEILING_PERCENT}% of its ceiling; at the ceiling its transactions are refused",
-    Alert.DAILY_LIMIT_NEAR: "SOL of {scope}, spent or reserved in 24 hours, reaches"
+    Alert.DAILY_LIMIT_NEAR: "SOL spent or reserved by {scope} in 24 hours reaches"
     f" {NEAR_CEILING_PERCENT}% of its daily limit; beyond the limit its transactions are refused",
-    Alert.HOLDS_FULL: "{most} transactions of {principal} wait for a person; until one is decided"
-    " or expires, further ones are refused",
+    Alert.HOLDS_FULL: "{most} transactions of {principal} wait for a person; further holds are"
+    " refused until one is decided or expires",
     Alert.KEY_NOT_OPENED: "The wallet's key cannot be opened, and nothing was signed: {error}",
     Alert.REPEATED_BLOCKS: f"{BLOCKS} transactions blocked within {BLOCKS_WITHIN_MS // MINUTE_MS}"
-    " minutes; the last: {error}",
-    Alert.WEBHOOK_GIVEN_UP: "The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold} in"
-    " {tries} tries; the last: {failure}",
+    " minutes; the last error: {error}",
+    Alert.WEBHOOK_GIVEN_UP: "APPROVAL_WEBHOOK_URL did not accept hold {hold} in {tries} tries;"
+    " the last failure: {failure}",
 }
-"""The sentences of alerts; for other alerts the caller passes the sentence."""
+"""Alert -> its sentence; callers pass the sentences of all other alerts."""
 
 
 def raise_alert(
@@ -142,13 +142,13 @@ async def raise_repeated_blocks(
         raise_alert(connection, Alert.REPEATED_BLOCKS, record, trace, error=record.error)
 
 
-def is_near(costs: int, ceiling: int | None) -> bool:
-    """Return whether costs are near their ceiling; both are lamports, and None is no ceiling."""
+def is_near_ceiling(costs: int, ceiling: int | None) -> bool:
+    """Return whether costs in lamports are near a ceiling in lamports; None is no ceiling."""
     return ceiling is not None and costs * 100 >= ceiling * NEAR_CEILING_PERCENT
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
-    """Return whether the newest block is the block in its series that raises the alert.
+    """Return whether the newest block completes the number of blocks that raises the alert.
 
     Args:
         times: the times of the wallet's blocks in Unix milliseconds, newest first.

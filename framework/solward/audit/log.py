@@ -64,7 +64,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One row of the table, with the columns in their order.
+    """An entry of the audit log: one row of its table, in the order of the columns.
 
     Attributes:
         seq: the entry's place in the order of all rows.
@@ -95,19 +95,19 @@ class AuditEntry:
         }
 
 
-async def end(connection: AsyncConnection) -> int:
+async def newest_seq(connection: AsyncConnection) -> int:
     """Return the `seq` of the newest settled entry; 0 if the log is empty."""
     return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
 
 
-async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
+async def entries_after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
     """Return up to `limit` entries above `seq`, oldest first and without gaps."""
     statement = _AFTER[connection.dialect.name]
     rows = await connection.execute(statement, {"after": seq, "at_most": limit})
     return [AuditEntry(*row) for row in rows]
 
 
-async def latest(
+async def newest_entries(
     connection: AsyncConnection, limit: int, before: int | None = None
 ) -> list[AuditEntry]:
     """Return up to `limit` settled entries below `before`, newest first."""
@@ -147,7 +147,7 @@ class CheckedLog:
 
 
 async def verify(connection: AsyncConnection, key: bytes | None = None) -> CheckedLog:
-    """Check every chain, in one state of the database, the one that `connection` sees.
+    """Check every chain in the state of the database that `connection` sees.
 
     Args:
         key: the audit key; without it the chains' ends are not authenticated.
@@ -156,11 +156,11 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Check
         AuditBroken: a row was changed, is missing or does not belong; names the first one.
     """
     ends = await heads(connection)
-    at = {chain: _beginning(chain, head) for chain, head in ends.items()}
+    at = {chain: _chain_start(chain, head) for chain, head in ends.items()}
     # Entries of the service's chain (number -> hash) at the times when other chains were written.
     seen = {head.service_number: head.service_hash for head in ends.values()}
     entries, first_ms, last_ms = 0, None, None
-    async for page in _pages(connection):
+    async for page in _read_pages(connection):
         for entry in page:
             if entry.chain not in at:
                 raise AuditBroken(f"The audit log has a chain without a head: {entry.chain!r}")
@@ -171,33 +171,33 @@ async def verify(connection: AsyncConnection, key: bytes | None = None) -> Check
                 # Lists show `seq`: that of this entry, or of the entry after a missing one.
                 place = "NO" if entry.number == number + 1 else "before NO"
                 where = f"{place} {entry.seq} of `solward audit list`"
-                raise AuditBroken(f"{_broken(entry.chain, number + 1)}, {where}")
+                raise AuditBroken(f"{_broken_at(entry.chain, number + 1)}, {where}")
             if entry.chain == SERVICE_CHAIN and seen.get(entry.number, entry.hash) != entry.hash:
-                raise AuditBroken(f"{_broken(entry.chain, entry.number)}: another one was there")
+                raise AuditBroken(f"{_broken_at(entry.chain, entry.number)}: it was replaced")
             at[entry.chain] = (entry.number, entry.hash)
             entries += 1
             first_ms = entry.created_ms if first_ms is None else min(first_ms, entry.created_ms)
             last_ms = entry.created_ms if last_ms is None else max(last_ms, entry.created_ms)
     for chain, head in ends.items():
         if at[chain] != (head.number, head.hash):
-            raise AuditBroken(f"{_broken(chain, at[chain][0] + 1)}: its end was cut or moved")
+            raise AuditBroken(f"{_broken_at(chain, at[chain][0] + 1)}: its end was cut or moved")
         if key is not None and not head.is_authentic(key, chain):
             raise AuditBroken(
-                f"{_broken(chain, head.number)}: its end is not authenticated, so it was cut, "
-                "moved or rewritten by somebody without the keystore's secret"
+                f"{_broken_at(chain, head.number)}: the chain's end is not authenticated, so it "
+                "was cut, moved or rewritten by somebody without the keystore's secret"
             )
-    await _check_all_there(connection, ends)
+    await _check_no_chain_removed(connection, ends)
     return CheckedLog(entries, ends, first_ms, last_ms)
 
 
-async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
+async def _check_no_chain_removed(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
     """Raise `AuditBroken` if a chain was removed or cut back to one of its earlier ends."""
     service = ends.get(SERVICE_CHAIN, Head(0, GENESIS_HASH))
     for chain, head in ends.items():
         if head.service_number > service.number:
             raise AuditBroken(
-                f"{_broken(SERVICE_CHAIN, service.number + 1)}: its end was cut after {chain!r} "
-                f"was written, when it had {head.service_number} entries"
+                f"{_broken_at(SERVICE_CHAIN, service.number + 1)}: the chain's end was cut: it had "
+                f"{head.service_number} entries when {chain!r} was written"
             )
     if connection.dialect.name == "sqlite":
         # Each entry ever written is counted once in the log and once in its chain.
@@ -205,12 +205,12 @@ async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]
         held = sum(head.number for head in ends.values())
         if held != written:
             raise AuditBroken(
-                f"The audit log is broken: {written} entries were written and its chains have "
-                f"{held}, so a chain was removed or cut back to an end that it once had"
+                f"The audit log is broken: {written} entries were written, but its chains have "
+                f"{held}: a chain was removed or cut back to an earlier end"
             )
 
 
-async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
+async def _read_pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
     rows = await connection.execute(_BY_CHAIN, {"at_most": PAGE})
     while page := [AuditEntry(*row) for row in rows]:
         yield page
@@ -218,13 +218,13 @@ async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry]
         rows = await connection.execute(_FURTHER, {"at_most": PAGE} | last)
 
 
-def _beginning(chain: str, head: Head) -> tuple[int, str]:
+def _chain_start(chain: str, head: Head) -> tuple[int, str]:
     if head.pruned_hash is None:
         return 0, genesis(chain)
     return head.pruned_number, head.pruned_hash
 
 
-def _broken(chain: str, number: int) -> str:
+def _broken_at(chain: str, number: int) -> str:
     of = f" of {chain}" if chain else ""
     return f"The audit log is broken at entry {number}{of}"
 
@@ -241,8 +241,8 @@ async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
     return None if row is None else AuditEntry(*row)
 
 
-async def continues(connection: AsyncConnection, log: CheckedLog, chain: str, head: Head) -> bool:
-    """Return whether a chain of a checked log continues from an earlier head.
+async def has_head(connection: AsyncConnection, log: CheckedLog, chain: str, head: Head) -> bool:
+    """Return whether a chain of a checked log still contains its earlier head.
 
     A head that retention has deleted meanwhile counts as continued.
     """
@@ -260,7 +260,7 @@ async def continues(connection: AsyncConnection, log: CheckedLog, chain: str, he
 async def verify_against(
     database: Database, earlier: str | None = None, heads: Mapping[str, Head] | None = None
 ) -> CheckedLog:
-    """Check every chain, and that the chains continue from earlier ends.
+    """Check every chain, and that the chains still contain their earlier ends.
 
     Args:
         earlier: the hash of an entry that must still be in the log.
@@ -278,7 +278,7 @@ async def verify_against(
                 "rewritten, or the entry is older than EVENT_RETENTION_DAYS"
             )
         for chain, head in (heads or {}).items():
-            if not await continues(connection, log, chain, head):
+            if not await has_head(connection, log, chain, head):
                 raise AuditBroken(
                     f"The audit log does not continue chain {chain!r} as it was at entry "
                     f"{head.number}: it was cut or rewritten"
@@ -298,7 +298,7 @@ def read_heads(path: Path) -> dict[str, Head]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
         ends = None
-    if not isinstance(ends, dict) or not all(map(_is_end, ends.values())):
+    if not isinstance(ends, dict) or not all(map(_is_stored_head, ends.values())):
         raise ConfigError(
             f"{path}: expected what `solward audit verify --save` wrote: "
             '{"chain": [number, "hash"], ...}'
@@ -319,7 +319,7 @@ def write_heads(path: Path, heads: Mapping[str, Head]) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _is_end(value: Any) -> bool:
+def _is_stored_head(value: Any) -> bool:
     match value:
         case [int(number), str(hash_)]:
             return type(number) is int and number >= 0 and _HASH.fullmatch(hash_) is not None
@@ -353,7 +353,7 @@ class AuditFilter:
     until_ms: int | None = None
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Return whether an entry meets the conditions."""
+        """Return whether an entry meets the filter's conditions."""
         if self.kinds and entry.event not in self.kinds:
             return False
         if self.since_ms is not None and entry.created_ms < self.since_ms:
@@ -362,12 +362,12 @@ class AuditFilter:
             return False
         data = jsontext.loads(entry.data)
         return all(
-            (chain is not None and entry.chain == chain) or _named(data, name) == value
-            for chain, name, value in self._names()
+            (chain is not None and entry.chain == chain) or _value_at(data, name) == value
+            for chain, name, value in self._name_conditions()
         )
 
-    def _names(self) -> list[tuple[str | None, str, str]]:
-        """Return chain, field of the data and value for each id or principal in the filter."""
+    def _name_conditions(self) -> list[tuple[str | None, str, str]]:
+        """Return a tuple (chain, data field, value) for each id or principal in the filter."""
         return [
             (None if prefix is None else f"{prefix}:{value}", name, value)
             for prefix, name, value in (
@@ -389,14 +389,14 @@ class AuditFilter:
             found.append(audit.c.created_ms < self.until_ms)
         # Searches the text, because PostgreSQL cannot read all JSON; `fits` decides.
         place = func.instr if dialect == "sqlite" else func.strpos
-        for chain, name, value in self._names():
+        for chain, name, value in self._name_conditions():
             text = jsontext.dumps_own({name: value}, canonical=True)[1:-1]
             named = place(audit.c.data, text) > 0
             found.append(named if chain is None else or_(audit.c.chain == chain, named))
         return found
 
 
-def _named(data: Any, name: str) -> Any:
+def _value_at(data: Any, name: str) -> Any:
     return data.get(name) if isinstance(data, dict) else None
 
 
@@ -423,13 +423,13 @@ async def search(
 ) -> AuditPage:
     """Return a page of the entries numbered below `before` and above `after`."""
     if wanted == AuditFilter() and not after:
-        entries = tuple(await latest(connection, limit, before))
+        entries = tuple(await newest_entries(connection, limit, before))
         return AuditPage(entries, entries[-1].seq if len(entries) == limit else None)
     if wanted.until_ms is not None:
-        until = await _first_at(connection, wanted.until_ms + _CLOCKS_MS)
+        until = await _first_seq_since(connection, wanted.until_ms + _CLOCKS_MS)
         before = before if until is None else min(until, before or until)
     if wanted.since_ms is not None:
-        since = await _first_at(connection, wanted.since_ms - _CLOCKS_MS)
+        since = await _first_seq_since(connection, wanted.since_ms - _CLOCKS_MS)
         if since is None:
             return AuditPage((), None)
         after = max(after, since - 1)
@@ -464,7 +464,7 @@ async def search(
     return AuditPage(tuple(filter(wanted.fits, found)), end)
 
 
-async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
+async def _first_seq_since(connection: AsyncConnection, ms: int) -> int | None:
     """Return the number of the first entry written at `ms` or later, or None.
 
     It is a binary search, which assumes that the entries' times never go back.
@@ -480,15 +480,15 @@ async def _first_at(connection: AsyncConnection, ms: int) -> int | None:
     low, high = 0, int(newest.seq)
     while low < high:
         middle = (low + high) // 2
-        seq, created_ms = await _from(connection, middle)
+        seq, created_ms = await _first_entry_from(connection, middle)
         if created_ms < ms:
             low = seq + 1
         else:
             high = middle
-    return (await _from(connection, high))[0]
+    return (await _first_entry_from(connection, high))[0]
 
 
-async def _from(connection: AsyncConnection, seq: int) -> tuple[int, int]:
+async def _first_entry_from(connection: AsyncConnection, seq: int) -> tuple[int, int]:
     """Return the number and time of the first entry whose number is at least `seq`."""
     columns = select(audit.c.seq, audit.c.created_ms)
     statement = columns.where(audit.c.seq >= seq).order_by(audit.c.seq).limit(1)

@@ -84,7 +84,7 @@ def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str)
     try:
         # An existing file is not replaced, because an older backup may be the only good one.
         with whole_file(file, replace=False) as sink:
-            _write(SealedWriter(sink, passphrase), folder, manifest)
+            _write_files(SealedWriter(sink, passphrase), folder, manifest)
     except FileExistsError:
         raise BackupError(f"{file} exists already; choose another name") from None
     except OSError as error:
@@ -99,14 +99,14 @@ def read_archive(file: Path, folder: Path, passphrase: str) -> Manifest:
     """
     try:
         with file.open("rb") as source:
-            return _read(SealedReader(source, passphrase), folder)
+            return _read_files(SealedReader(source, passphrase), folder)
     except OSError as error:
         raise BackupError(f"{file} cannot be read: {error.strerror}") from None
     except (tarfile.TarError, zstd.ZstdError, EOFError):
         raise BackupError("The backup is damaged or cut short") from None
 
 
-def _write(sealed: SealedWriter, folder: Path, manifest: Manifest) -> None:
+def _write_files(sealed: SealedWriter, folder: Path, manifest: Manifest) -> None:
     text = manifest.to_json()
     if len(text) > _MAX_MANIFEST:
         raise BackupError("The plugins have more files than a backup can list; remove some first")
@@ -114,20 +114,20 @@ def _write(sealed: SealedWriter, folder: Path, manifest: Manifest) -> None:
         zstd.ZstdFile(cast(IO[bytes], sealed), "w", level=3) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
-        _add(archive, MANIFEST, io.BytesIO(text), len(text))
+        _add_file(archive, MANIFEST, io.BytesIO(text), len(text))
         for name, size in manifest.files.items():
             with (folder / name).open("rb") as content:
-                _add(archive, name, content, size)
+                _add_file(archive, name, content, size)
     sealed.finish()
 
 
-def _add(archive: tarfile.TarFile, name: str, content: io.BufferedIOBase, size: int) -> None:
+def _add_file(archive: tarfile.TarFile, name: str, content: io.BufferedIOBase, size: int) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o600
     archive.addfile(entry, content)
 
 
-def _read(sealed: SealedReader, folder: Path) -> Manifest:
+def _read_files(sealed: SealedReader, folder: Path) -> Manifest:
     with (
         zstd.ZstdFile(cast(IO[bytes], sealed)) as packed,
         tarfile.open(fileobj=packed, mode="r|") as archive,
@@ -135,27 +135,27 @@ def _read(sealed: SealedReader, folder: Path) -> Manifest:
         first = archive.next()
         if first is None or first.name != MANIFEST or first.size > _MAX_MANIFEST:
             raise BackupError("The backup has no manifest")
-        manifest = parse_manifest(_content(archive, first).read())
+        manifest = parse_manifest(_file_content(archive, first).read())
         # Only names from the manifest are used, so that no entry of the tar can choose its path.
         for name, size in manifest.files.items():
             entry = archive.next()
             if entry is None or (entry.name, entry.size) != (name, size):
-                raise BackupError("The backup does not hold what its manifest lists")
-            _store(folder / name, _content(archive, entry))
+                raise BackupError("The backup's files are not those that its manifest lists")
+            _store_file(folder / name, _file_content(archive, entry))
         # Only the end of the encrypted stream proves that nothing was cut off.
         while packed.read(1 << 20):
             pass
     return manifest
 
 
-def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> io.BufferedIOBase:
+def _file_content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> io.BufferedIOBase:
     content = archive.extractfile(entry)
     if content is None:
-        raise BackupError("The backup does not hold what its manifest lists")
+        raise BackupError("The backup's files are not those that its manifest lists")
     return content  # type: ignore[return-value] # typeshed: IO[bytes], which it is
 
 
-def _store(path: Path, content: io.BufferedIOBase) -> None:
+def _store_file(path: Path, content: io.BufferedIOBase) -> None:
     make_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -165,13 +165,13 @@ def _store(path: Path, content: io.BufferedIOBase) -> None:
 
 
 class SealedWriter:
-    """Encrypts data into `sink`, which is complete only after `finish`."""
+    """Encrypts data to a file, `sink`, which is complete only after `finish`."""
 
     def __init__(self, sink: IO[bytes], passphrase: str) -> None:
         kdf = new_kdf()
-        key = _derive(passphrase, kdf)
+        key = _derive_key(passphrase, kdf)
         prefix = os.urandom(_PREFIX_BYTES)
-        verifier = encrypt(key, _KNOWN, _bound(kdf))
+        verifier = encrypt(key, _KNOWN, _authenticated_data(kdf))
         self._header = msgspec.json.encode(_Header(FORMAT, kdf, prefix, verifier))
         self._sink, self._chunks = sink, _Chunks(key, prefix, self._header)
         self._waiting = bytearray()
@@ -201,13 +201,13 @@ class SealedReader:
     """
 
     def __init__(self, source: IO[bytes], passphrase: str) -> None:
-        header, fields = _header(source)
-        key = _derive(passphrase, fields.kdf)
+        header, fields = _read_header(source)
+        key = _derive_key(passphrase, fields.kdf)
         try:
-            decrypt(key, fields.verifier, _bound(fields.kdf), "The backup")
+            decrypt(key, fields.verifier, _authenticated_data(fields.kdf), "The backup")
         except KeystoreError:
             raise BackupError(
-                "The passphrase is not this backup's, or the beginning of the file is damaged"
+                "The passphrase is not that of this backup, or the file's beginning is damaged"
             ) from None
         self._source = source
         self._chunks = _Chunks(key, fields.nonce, header)
@@ -235,21 +235,21 @@ class _Chunks:
         self._number = 0
 
     def seal(self, plain: bytes, *, last: bool) -> bytes:
-        return self._cipher.encrypt(self._nonce(last), plain, self._header)
+        return self._cipher.encrypt(self._next_nonce(last), plain, self._header)
 
     def open(self, sealed: bytes, *, last: bool) -> bytes:
         try:
-            return self._cipher.decrypt(self._nonce(last), sealed, self._header)
+            return self._cipher.decrypt(self._next_nonce(last), sealed, self._header)
         except (InvalidTag, ValueError):
             raise BackupError("The backup is damaged or cut short") from None
 
-    def _nonce(self, last: bool) -> bytes:
+    def _next_nonce(self, last: bool) -> bytes:
         number, self._number = self._number, self._number + 1
         return self._prefix + number.to_bytes(4, "big") + bytes([last])
 
 
 class _Header(msgspec.Struct):
-    """The file's header, whose JSON has bytes as base64."""
+    """The header of a backup's file; in its JSON, bytes are base64."""
 
     format: int
     kdf: dict[str, Any]
@@ -257,7 +257,7 @@ class _Header(msgspec.Struct):
     verifier: bytes
 
 
-def _header(source: IO[bytes]) -> tuple[bytes, _Header]:
+def _read_header(source: IO[bytes]) -> tuple[bytes, _Header]:
     if source.read(len(MAGIC)) != MAGIC:
         raise BackupError("The file is not a backup made by `solward backup`")
     size = int.from_bytes(source.read(4), "big")
@@ -278,14 +278,14 @@ def _header(source: IO[bytes]) -> tuple[bytes, _Header]:
         raise BackupError("The beginning of the backup is damaged") from None
 
 
-def _derive(passphrase: str, kdf: Any) -> bytes:
+def _derive_key(passphrase: str, kdf: Any) -> bytes:
     try:
         return derived(passphrase, kdf)
     except ValueError:
         raise BackupError("The beginning of the backup is damaged") from None
 
 
-def _bound(kdf: Any) -> bytes:
+def _authenticated_data(kdf: Any) -> bytes:
     return f"solward-backup/{FORMAT}|{jsontext.dumps(kdf, canonical=True)}".encode()
 
 
@@ -312,8 +312,8 @@ class Manifest:
     files: Mapping[str, Natural]
 
     @property
-    def holds(self) -> list[str]:
-        """The names of its files, for people; for plugins only the folders' names."""
+    def content_names(self) -> list[str]:
+        """The names of the backup's files, for people; of plugins only the folders' names."""
         folders = [name.rsplit("/")[:2] for name in self.files if name not in FILES]
         return [
             *(name for name in self.files if name in FILES),
@@ -332,16 +332,16 @@ def parse_manifest(data: bytes) -> Manifest:
     except ValueError:
         manifest = None
     if manifest is None or DATABASE not in manifest.files or not all(map(_is_file, manifest.files)):
-        raise BackupError("The backup's manifest is not one this version reads")
+        raise BackupError("This version cannot read the backup's manifest")
     return manifest
 
 
 def _is_file(name: str) -> bool:
-    return name in FILES or is_path(name)
+    return name in FILES or is_plugin_path(name)
 
 
-def is_path(name: str) -> bool:
-    """Return whether a backup may have a file with this name, below a distribution's folder."""
+def is_plugin_path(name: str) -> bool:
+    """Return whether a name is valid for a plugin distribution's file in a backup."""
     first, *rest = name.split("/")
     return (
         first in FOLDERS
@@ -375,11 +375,11 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
         for one in installed:
             own = layout.plugins_folder(folder) / one.name
             make_folder(own)
-            _copy(one.folder, own / one.folder.name, left_out)
+            _copy_files(one.folder, own / one.folder.name, left_out)
             layout.write(folder, one)
     for name in storage.stored_distributions(home):
         own = folder / storage.FOLDER / name
-        _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
+        _copy_files(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
     copied = [f"{top}/{path}" for top in FOLDERS for path, _ in storage.stored_files(folder / top)]
     return copied, left_out
 
@@ -401,7 +401,9 @@ def refused_plugins(folder: Path) -> dict[str, str]:
     return found
 
 
-def _copy(source: Path, target: Path, left_out: list[str], max_files: int | None = None) -> None:
+def _copy_files(
+    source: Path, target: Path, left_out: list[str], max_files: int | None = None
+) -> None:
     """Copy the files below a folder, at most `max_files` if it is given."""
     copied = unnamed = 0
     for path, file in storage.stored_files(source):
@@ -410,7 +412,7 @@ def _copy(source: Path, target: Path, left_out: list[str], max_files: int | None
         try:
             path.encode()
             if copied == max_files:
-                raise ValueError(f"the folder holds more than {max_files:,} files")
+                raise ValueError(f"the folder has more than {max_files:,} files")
             if len(os.fsencode(path)) > _MAX_PATH:
                 raise ValueError("its path is too long")
             _copy_file(file, target / path)
@@ -422,10 +424,10 @@ def _copy(source: Path, target: Path, left_out: list[str], max_files: int | None
                 unnamed += 1
                 continue
             why = error.strerror if isinstance(error, OSError) else str(error)
-            why = "its name is no UTF-8" if isinstance(error, UnicodeError) else why
+            why = "its name is not UTF-8" if isinstance(error, UnicodeError) else why
             left_out.append(f"{os.fsencode(file)[:_MAX_PATH]!r}: {why}")
     if unnamed:
-        left_out.append(f"{unnamed:,} more files of {source.name}")
+        left_out.append(f"{unnamed:,} more omitted files of {source.name}")
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -433,7 +435,7 @@ def _copy_file(source: Path, target: Path) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(source, flags), "rb") as content:
         if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
-            raise OSError(None, "it is no plain file")
+            raise OSError(None, "it is not a plain file")
         made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "wb") as copy:
             shutil.copyfileobj(content, copy, 1 << 20)

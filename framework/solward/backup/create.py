@@ -43,8 +43,8 @@ from solward.vault.custody.service import KEY_FILE as HOME_KEY_FILE
 from solward.vault.store import wallets as store
 
 _POSTGRESQL = (
-    "DATABASE_URL is a PostgreSQL database: back it up with its own tools (pg_dump, or its"
-    " continuous archiving), and keep the keystore's key file or passphrase apart from it"
+    "DATABASE_URL is a PostgreSQL database: back it up with PostgreSQL's tools (pg_dump, or"
+    " continuous archiving), and keep the keystore's key file or passphrase apart from the backup"
 )
 
 _BUSY_S = 10.0
@@ -89,7 +89,7 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Crea
     try:
         copy_files(database, ledger, folder)
         plugins, left_out = copy_plugins(home, folder)
-        manifest = await _describe(settings, folder, plugins)
+        manifest = await _make_manifest(settings, folder, plugins)
         write_archive(file, folder, manifest, passphrase)
     finally:
         shutil.rmtree(folder)
@@ -104,7 +104,7 @@ def sqlite_file(settings: Settings) -> Path:
     return file
 
 
-async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Manifest:
+async def _make_manifest(settings: Settings, folder: Path, plugins: list[str]) -> Manifest:
     database = Database.inspect(None, folder)
     try:
         async with database.read() as connection:
@@ -164,13 +164,13 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
     """
     copy = folder / DATABASE
     try:
-        with _connected(database) as reader:
+        with _open_database(database) as reader:
             if ledger is None:
-                _begin(reader)
+                _begin_reading(reader)
             else:
                 _copy_ledger(database, reader, ledger, folder / LEDGER)
             os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            with _connected(copy) as target:
+            with _open_database(copy) as target:
                 # It copies the state at the start of this connection's transaction.
                 reader.backup(target)
     except (sqlite3.Error, OSError) as error:
@@ -180,7 +180,7 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> None:
 def check_file(path: Path) -> None:
     """Raise `BackupError` if the SQLite file is damaged."""
     try:
-        with _connected(path) as connection:
+        with _open_database(path) as connection:
             (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         result = str(error)
@@ -191,35 +191,35 @@ def check_file(path: Path) -> None:
 def _copy_ledger(
     database: Path, reader: sqlite3.Connection, ledger: Path, ledger_copy: Path
 ) -> None:
-    """Copy the ledger, and begin the transaction of `reader` at the moment of this copy.
+    """Copy the ledger, and begin a database transaction that sees the moment of the copy.
 
     A running localnet locks its file, so the bytes are copied, not the rows. They change only when
     a checkpoint merges the write-ahead log; if that happens, the copy starts again.
     """
-    log, log_copy = _log_of(ledger), _log_of(ledger_copy)
+    log, log_copy = _wal_path(ledger), _wal_path(ledger_copy)
     for _ in range(_TRIES):
-        before = _settled(ledger)
+        before = _settled_state(ledger)
         # The larger file is copied first, when writers need not wait yet.
         shutil.copyfile(ledger, ledger_copy)
         ledger_copy.chmod(0o600)
-        with _no_writer(database):
-            header = _start_of(log)
+        with _block_writers(database):
+            header = _wal_header(log)
             log_copy.write_bytes(log.read_bytes() if log.exists() else b"")
-            if _state(ledger) == before and _start_of(log) == header:
-                _begin(reader)
+            if _file_state(ledger) == before and _wal_header(log) == header:
+                _begin_reading(reader)
                 break
         time.sleep(_PAUSE_S)
     else:
         raise BackupError("The localnet's ledger is being written without a pause; try again")
-    with _connected(ledger_copy) as merged:
+    with _open_database(ledger_copy) as merged:
         merged.execute("PRAGMA journal_mode = DELETE")
     check_file(ledger_copy)
 
 
 @contextlib.contextmanager
-def _no_writer(database: Path) -> Iterator[None]:
-    """Block writers of the database meanwhile; the service waits some seconds for the lock."""
-    with _connected(database) as connection:
+def _block_writers(database: Path) -> Iterator[None]:
+    """Block the database's writers during the block; the service waits some seconds for them."""
+    with _open_database(database) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -228,7 +228,7 @@ def _no_writer(database: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
     address = f"file:{quote(str(path))}?mode=rw"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=_BUSY_S)
     try:
@@ -237,32 +237,32 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def _begin(reader: sqlite3.Connection) -> None:
+def _begin_reading(reader: sqlite3.Connection) -> None:
     """Begin `reader`'s transaction, so that it sees one state until it is closed."""
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
-def _settled(path: Path) -> tuple[int, int]:
-    """Return the file's state once its last change is so old that the next has another time."""
+def _settled_state(path: Path) -> tuple[int, int]:
+    """Wait until a further change must give the file another time; return the file's state."""
     for _ in range(_TRIES):
         if abs(time.time_ns() - path.stat().st_mtime_ns) > _SETTLED_NS:
             break
         time.sleep(_SETTLED_NS / 1e9)
-    return _state(path)
+    return _file_state(path)
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _file_state(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
 
 
-def _log_of(path: Path) -> Path:
+def _wal_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _start_of(path: Path) -> bytes:
-    """Return the header of a write-ahead log, which changes when the log is restarted."""
+def _wal_header(path: Path) -> bytes:
+    """Return a write-ahead log's header, which changes when SQLite restarts the log."""
     try:
         with path.open("rb") as file:
             return file.read(_WAL_HEADER_BYTES)

@@ -70,7 +70,7 @@ async def verify_backup(
     folder = Path(tempfile.mkdtemp(prefix="solward-drill-"))
     try:
         manifest = read_archive(file, folder, passphrase)
-        keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+        keys = await run_drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
         left_out = refused_plugins(folder)
     finally:
         shutil.rmtree(folder)
@@ -97,28 +97,28 @@ async def restore_backup(
     """
     database = sqlite_file(settings)
     with _empty_home(settings.solward_home) as folder:
-        places = _places(settings, database)
+        places = _target_paths(settings, database)
         for place in places.values():
             if place.exists():
                 raise BackupError(f"{place} exists already; a restore overwrites nothing")
         manifest = read_archive(file, folder, passphrase)
-        keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
-        make_safe(folder / DATABASE, manifest.created)
+        keys = await run_drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+        prevent_repeats(folder / DATABASE, manifest.created)
         left_out = refused_plugins(folder)
         for name in left_out:
             shutil.rmtree(plugins_folder(folder) / name)
         for top in FOLDERS:
             if (folder / top).is_dir():
-                _move(folder / top, settings.solward_home / top)
+                _move_file(folder / top, settings.solward_home / top)
         # The database is moved last, because without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
-                _move(folder / name, places[name])
+                _move_file(folder / name, places[name])
     return RestoredBackup(manifest, keys, left_out)
 
 
-def make_safe(database: Path, made: str) -> None:
-    """Change a restored database so that nothing that happened after the backup happens again.
+def prevent_repeats(database: Path, made: str) -> None:
+    """Change a restored database so that the service repeats nothing it did after the backup.
 
     Each wallet's pocket counters skip those used after the backup: using one twice would make a key
     that others already know. Holds expire at the next start, because a hold paid after the backup
@@ -149,7 +149,7 @@ def make_safe(database: Path, made: str) -> None:
         )
 
 
-def _places(settings: Settings, database: Path) -> dict[str, Path]:
+def _target_paths(settings: Settings, database: Path) -> dict[str, Path]:
     key = settings.keystore_key_file or settings.solward_home / HOME_KEY_FILE
     return {
         DATABASE: database,
@@ -183,7 +183,7 @@ def _empty_home(home: Path) -> Iterator[Path]:
         sync_folder(home)
 
 
-def _move(source: Path, place: Path) -> None:
+def _move_file(source: Path, place: Path) -> None:
     """Move a file durably, even to another file system."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -202,7 +202,7 @@ def _move(source: Path, place: Path) -> None:
     sync_folder(place.parent)
 
 
-async def drill(
+async def run_drill(
     folder: Path,
     manifest: Manifest,
     passphrase: Callable[[], str],
@@ -253,7 +253,7 @@ async def _open_every_key(
             raise BackupError("The backup's database has wallets and no keystore")
         return 0
     newest = keystore_row(rows[0])
-    ring = await keyring.unlock(_source(newest, folder, passphrase, key_file), newest)
+    ring = await keyring.unlock(_key_source(newest, folder, passphrase, key_file), newest)
     opened, after, wrong = 0, "", ""
     for version in sorted({row["kek_version"] for row in rows}):
         while True:
@@ -274,7 +274,7 @@ async def _open_every_key(
     return opened
 
 
-def _source(
+def _key_source(
     newest: keyring.KeystoreRow,
     folder: Path,
     passphrase: Callable[[], str],

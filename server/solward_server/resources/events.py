@@ -118,7 +118,7 @@ async def _stream(
 
 async def _page(context: RouteContext, seq: int) -> list[AuditEntry]:
     async with context.service.database.read() as connection:
-        return await audit_log.after(connection, seq, PAGE)
+        return await audit_log.entries_after(connection, seq, PAGE)
 
 
 def _event(entry: AuditEntry) -> str:
@@ -132,7 +132,7 @@ async def _resume_after(context: RouteContext, last_event_id: str | None) -> int
     The header takes precedence: a reconnecting browser sends it with its first request's URL.
     """
     async with context.service.database.read() as connection:
-        end = await audit_log.end(connection)
+        end = await audit_log.newest_seq(connection)
     for name, value in (
         ("Last-Event-ID", request.headers.get("Last-Event-ID")),
         ("lastEventId", last_event_id),
