@@ -90,7 +90,7 @@ def test_what_only_looks_like_a_symbol_is_refused_with_the_mint_it_has(
     with pytest.raises(InvalidRequest) as refused:
         tokens.resolve(text, "inputToken")
     assert str(refused.value) == (
-        f"inputToken looks like {symbol} and is not written so; {symbol} is the mint {mint}"
+        f"inputToken looks like {symbol} but is spelled differently; {symbol} is the mint {mint}"
     )
 
 

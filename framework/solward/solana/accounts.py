@@ -38,7 +38,7 @@ class Nonce:
     lamports_per_signature: int
 
 
-def most_rent(size: int) -> int:
+def max_rent(size: int) -> int:
     """Return the maximum rent, in lamports, that bounds assume for an account of `size` bytes."""
     return rent_of(size, MOST_RENT_PER_BYTE)
 
@@ -53,12 +53,12 @@ def rent_per_byte(sysvar: Account | None) -> int:
 
 
 def rent_refusal(per_byte: int) -> str | None:
-    """Return why a rent of `per_byte` lamports per byte is too high to sign; None if it is not."""
+    """Return the error if the rent, `per_byte` lamports per byte, is too high, else None."""
     if per_byte <= MOST_RENT_PER_BYTE:
         return None
     return (
-        f"the ledger asks {per_byte} lamports of rent a byte; this version counts at most"
-        f" {MOST_RENT_PER_BYTE}, and signs nothing that pays rent where it is more"
+        f"the ledger requires {per_byte} lamports of rent per byte; above {MOST_RENT_PER_BYTE},"
+        " this version signs nothing that pays rent"
     )
 
 

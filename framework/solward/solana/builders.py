@@ -32,7 +32,7 @@ def new_seed() -> str:
 
 
 def create_seeded(owner: str, seed: str, program: str, lamports: int, size: int) -> Instruction:
-    """Create the account of a program at the address that owner and seed make."""
+    """Create an account of a program at the address derived from an owner and a seed."""
     payer, of = _key(owner), _key(program)
     return create_account_with_seed(
         CreateAccountWithSeedParams(
@@ -57,7 +57,7 @@ def open_associated(payer: str, owner: str, mint: str, program: str) -> Instruct
 def send_tokens(
     mint: str, program: str, decimals: int, source: str, target: str, owner: str, units: int
 ) -> Instruction:
-    """Move units between token accounts. If both are the same, it asserts that it has the units."""
+    """Move units between token accounts; with the same account twice, assert that it has them."""
     return spl.transfer_checked(
         TransferCheckedParams(
             program_id=_key(program),

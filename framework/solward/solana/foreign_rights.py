@@ -17,7 +17,7 @@ from solward.types.ledger import ReadLedger
 
 @dataclass(frozen=True, slots=True)
 class ForeignRights:
-    """Others' rights, each as a sentence for people.
+    """Other addresses' rights on a wallet, each as a sentence for people.
 
     Attributes:
         taking: rights to take the address's funds, and how to end each of them.
@@ -35,7 +35,7 @@ async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
     Raises:
         LedgerError: the ledger did not answer, so nothing is known.
     """
-    taking = await _on_itself(ledger, address)
+    taking = await _rights_on_account(ledger, address)
     # The accounts' bytes are read, because the node's own parsing of a delegate is not trusted.
     listed = sorted({holding.account for holding in await ledger.holdings(address)})
     noted: list[str] = []
@@ -44,16 +44,16 @@ async def foreign_rights(ledger: ReadLedger, address: str) -> ForeignRights:
         # An account that was closed meanwhile has no funds.
         if account is not None and found is not None and found.owner == address:
             own = associated_address(address, found.mint, account.owner)
-            delegated, closing = _on_token_account(name, found, address)
+            delegated, closing = _rights_on_token_account(name, found, address)
             taking += delegated
             # A former owner can keep the close authority of an account and so its rent, but not
             # of an associated or a wrapped SOL account, where only this owner can have set it.
             is_given = name != own and found.rent_reserve is None
             (noted if is_given else taking).extend(closing)
-    return ForeignRights(tuple(taking), (*noted, *await _on_stakes(ledger, address)))
+    return ForeignRights(tuple(taking), (*noted, *await _rights_on_stakes(ledger, address)))
 
 
-async def _on_itself(ledger: ReadLedger, address: str) -> list[str]:
+async def _rights_on_account(ledger: ReadLedger, address: str) -> list[str]:
     account = await ledger.account(address)
     if account is None or (account.owner == SYSTEM_PROGRAM and not account.data):
         return []
@@ -65,7 +65,7 @@ async def _on_itself(ledger: ReadLedger, address: str) -> list[str]:
     return [f"{address} belongs to the program {program}, which may take its SOL: use a new key"]
 
 
-def _on_token_account(
+def _rights_on_token_account(
     account: str, found: TokenAccount, address: str
 ) -> tuple[list[str], list[str]]:
     """Return the rights of others to take the account's tokens, and to close it."""
@@ -80,13 +80,13 @@ def _on_token_account(
         # In the token programs, only the present close authority can replace itself.
         closing.append(
             f"{account} (mint {found.mint}): {found.close_authority} may close it and keep its SOL:"
-            " move what it holds elsewhere, then give it away with"
+            " move its tokens elsewhere, then give the account away with"
             f" `spl-token authorize {account} owner {found.close_authority}`"
         )
     return delegated, closing
 
 
-async def _on_stakes(ledger: ReadLedger, address: str) -> list[str]:
+async def _rights_on_stakes(ledger: ReadLedger, address: str) -> list[str]:
     try:
         stakes = await read_stakes(ledger, address, of_others=True)
     except LedgerRejected:
@@ -95,7 +95,7 @@ async def _on_stakes(ledger: ReadLedger, address: str) -> list[str]:
     shown: list[str] = []
     for stake in stakes:
         if stake.withdrawer != address:
-            shown.append(f"stake {stake.address}: its SOL is {stake.withdrawer}'s to withdraw")
+            shown.append(f"stake {stake.address}: {stake.withdrawer} may withdraw its SOL")
         elif stake.staker != address:
             shown.append(f"stake {stake.address}: {stake.staker} chooses its validator")
     return shown

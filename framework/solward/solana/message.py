@@ -79,7 +79,7 @@ def decode_transaction(wire: bytes) -> VersionedTransaction:
         transaction = VersionedTransaction.from_bytes(wire)
         same = bytes(transaction) == wire
     except BaseException as error:
-        raise _refusal(error, "transaction bytes cannot be decoded") from None
+        raise _decode_error(error, "transaction bytes cannot be decoded") from None
     if not same:
         raise MalformedTransaction("transaction bytes do not serialise back to themselves")
     message = transaction.message
@@ -88,7 +88,7 @@ def decode_transaction(wire: bytes) -> VersionedTransaction:
     try:
         transaction.sanitize()
     except BaseException as error:
-        raise _refusal(error, "transaction is not well formed") from None
+        raise _decode_error(error, "transaction is not well formed") from None
     if not isinstance(message, MessageV1) and len(wire) > MAX_WIRE_BYTES:
         raise MalformedTransaction(f"transaction is longer than {MAX_WIRE_BYTES} bytes")
     if len(transaction.signatures) != message.header.num_required_signatures:
@@ -97,7 +97,7 @@ def decode_transaction(wire: bytes) -> VersionedTransaction:
 
 
 def check_message(message: AnyMessage) -> None:
-    """Refuse a message with duplicate accounts or indexes that point nowhere.
+    """Refuse a message with duplicate accounts or with indexes out of range.
 
     Raises:
         MalformedTransaction: naming what is wrong.
@@ -111,7 +111,7 @@ def check_message(message: AnyMessage) -> None:
             message.sanitize()
         to_bytes_versioned(message)
     except BaseException as error:
-        raise _refusal(error, "message is not well formed") from None
+        raise _decode_error(error, "message is not well formed") from None
     keys = message.account_keys
     header = message.header
     signers = header.num_required_signatures
@@ -260,7 +260,7 @@ def resolve(
     if isinstance(message, MessageV0):
         looked_up: dict[bool, list[str]] = {True: [], False: []}
         for lookup in message.address_table_lookups:
-            entries = _table_entries(str(lookup.account_key), tables or {})
+            entries = _lookup_table_entries(str(lookup.account_key), tables or {})
             for writable, indexes in (
                 (True, lookup.writable_indexes),
                 (False, lookup.readonly_indexes),
@@ -276,7 +276,7 @@ def resolve(
     return tuple(resolved)
 
 
-def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
+def _lookup_table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
     data = tables.get(address)
     if data is None:
         raise MalformedTransaction(f"lookup table {address} cannot be read")
@@ -288,8 +288,8 @@ def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
     return lookup_table_addresses(data)
 
 
-def _refusal(error: BaseException, text: str) -> BaseException:
-    """Return the error for a failed decode; pyo3's PanicException is a BaseException."""
+def _decode_error(error: BaseException, text: str) -> BaseException:
+    """Return the error to raise for a failed decode; pyo3's PanicException is a BaseException."""
     if isinstance(error, Exception):
         return MalformedTransaction(f"{text}: {error}")
     return MalformedTransaction(text) if type(error).__name__ == "PanicException" else error

@@ -18,38 +18,37 @@ from typing import Final
 
 LAMPORTS_PER_SIGNATURE: Final = 5_000
 DEFAULT_MAX_NETWORK_FEE: Final = 1_000_000
-"""Lamports that one transaction may pay the network where no setting says otherwise."""
+"""Maximum network fee of one transaction in lamports, unless a setting changes it."""
 MAX_WIRE_BYTES: Final = 1_232
-"""Of a legacy transaction or one of version 0: one packet."""
+"""Maximum bytes of a legacy transaction, or of a transaction of version 0: one packet."""
 MAX_V1_WIRE_BYTES: Final = 4_096
-"""Of a transaction of version 1 (SIMD-0385), so of any."""
+"""Maximum bytes of a transaction of version 1 (SIMD-0385), the largest of all versions."""
 MAX_V1_ADDRESSES: Final = 64
-"""That a transaction of version 1 may name."""
+"""Maximum number of addresses in a transaction of version 1."""
 MAX_V1_INSTRUCTIONS: Final = 64
-"""Of a transaction of version 1."""
+"""Maximum number of instructions in a transaction of version 1."""
 MAX_COMPUTE_UNITS: Final = 1_400_000
-"""Of one transaction."""
+"""Maximum compute units of one transaction."""
 MAX_LOADED_BYTES: Final = 64 << 20
-"""Of the accounts that one transaction may load."""
+"""Maximum bytes of the accounts that one transaction may load."""
 BLOCKHASH_BLOCKS: Final = 150
-"""Blocks for which bytes on a blockhash can land (Agave's `MAX_PROCESSING_AGE`). How long a block
-takes is the cluster's (`solward.vault.ledger.protocol`)."""
+"""Number of blocks in which a transaction with a blockhash can land: Agave's `MAX_PROCESSING_AGE`.
+The time of a block depends on the cluster (`solward.vault.ledger.protocol`)."""
 LEAST_SLOT_MS: Final = 100
 MOST_SLOT_MS: Final = 1_000
-"""A slot is counted as no shorter and no longer, whatever a node says: a false one would have nodes
-polled all the time, or plans kept until they are too old."""
+"""Bounds of a slot's assumed duration, because a node's false value would make Solward poll without
+pause or use plans that are too old."""
 UNMEASURED_SLOT_MS: Final = 200
-"""Of a slot until it is measured: what mainnet's gates aim at."""
+"""Assumed duration of a slot until it is measured: the target of mainnet's feature gates."""
 MOST_RENT_PER_BYTE: Final = 6_960
-"""Lamports of rent a byte that bounds count, whatever less a cluster asks: the most that SIMD-0437
-lets one ask, and SIMD-0438 may bring back. Where a node says more, nothing that pays rent is
-signed."""
+"""Lamports of rent per byte in the bounds of every cluster: the maximum of SIMD-0437, which
+SIMD-0438 may restore. If a node requires more, nothing that pays rent is signed."""
 RENT_OVERHEAD_BYTES: Final = 128
-"""That an account pays rent for beside its data."""
+"""Bytes for which an account pays rent in addition to its data."""
 LOCALNET_RENT_PER_BYTE: Final = 5_080
-"""Lamports that a new localnet asks where nothing says otherwise: mainnet's in November 2026."""
+"""A new localnet's default lamports of rent per byte: mainnet's rent in November 2026."""
 MAX_LOCALNET_RENT_PER_BYTE: Final = 1_000_000
-"""Lamports that a localnet can be set to ask."""
+"""The maximum lamports of rent per byte that a localnet can be set to."""
 
 
 def rent_of(size: int, per_byte: int) -> int:

@@ -23,10 +23,10 @@ from solward.types.errors import InvalidRequest, LedgerRejected, LedgerUnavailab
 from solward.types.ledger import NOT_SERVED, Account, ReadLedger, ReadOnlyLedger
 
 NEVER: Final = 2**64 - 1
-"""An epoch that does not come. As an activation epoch: effective since genesis."""
+"""The epoch that never comes; as an activation epoch it means effective since genesis."""
 
 HISTORY_EPOCHS: Final = 512
-"""Entries the StakeHistory sysvar keeps."""
+"""Maximum number of entries in the StakeHistory sysvar."""
 
 STAKE_ACCOUNT_BYTES: Final = 200
 _INITIALIZED, _DELEGATED = 1, 2
@@ -129,11 +129,11 @@ class StakeState(StrEnum):
     """The state of a delegation; only an inactive stake can be withdrawn."""
 
     ACTIVATING = "activating"
-    """Delegated, and not yet wholly counted: from the next epoch on, as a rule."""
+    """Delegated, and not yet fully effective: usually from the next epoch on."""
     ACTIVE = "active"
-    """Counted, and earning rewards."""
+    """Fully effective, and earning rewards."""
     DEACTIVATING = "deactivating"
-    """Cooling down: until the end of the epoch, as a rule."""
+    """Cooling down, usually until the end of the epoch."""
     INACTIVE = "inactive"
     """Not delegated, or cooled down."""
 
@@ -185,7 +185,7 @@ def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | 
     return Stake(
         address=address,
         lamports=account.lamports,
-        state=_state(status(delegation, time.epoch, time.history) if delegation else (0, 0, 0)),
+        state=_state_of(status(delegation, time.epoch, time.history) if delegation else (0, 0, 0)),
         staker=found.staker,
         withdrawer=found.withdrawer,
         validator=str(delegation.voter) if delegation else None,
@@ -233,7 +233,7 @@ async def read_stake(ledger: ReadLedger, address: str, field: str) -> Stake:
 async def read_stakes(
     ledger: ReadLedger, wallet: str, *, of_others: bool = False
 ) -> tuple[Stake, ...]:
-    """Return every stake account whose withdrawer is the wallet, by address.
+    """Return every stake account whose withdrawer is the wallet, sorted by address.
 
     Args:
         of_others: also return accounts that name the wallet only as staker; anybody can do so.
@@ -296,7 +296,7 @@ class RecordedStakes(ReadOnlyLedger):
         }
 
 
-def _state(lamports: Entry) -> StakeState:
+def _state_of(lamports: Entry) -> StakeState:
     effective, activating, deactivating = lamports
     if deactivating:
         return StakeState.DEACTIVATING
@@ -329,7 +329,7 @@ def _warm_up(delegation: Delegation, epoch: int, history: Mapping[int, Entry]) -
         return stake, 0
     effective, current = 0, start
     while cluster is not None and cluster[1]:
-        effective += _share(stake - effective, cluster[1], cluster[0])
+        effective += _epoch_change(stake - effective, cluster[1], cluster[0])
         current += 1
         if effective >= stake:
             return stake, 0
@@ -344,7 +344,7 @@ def _cool_down(effective: int, start: int, epoch: int, history: Mapping[int, Ent
     if cluster is None:
         return 0
     while cluster is not None and cluster[2]:
-        effective -= _share(effective, cluster[2], cluster[0])
+        effective -= _epoch_change(effective, cluster[2], cluster[0])
         current += 1
         if effective <= 0:
             return 0
@@ -354,7 +354,7 @@ def _cool_down(effective: int, start: int, epoch: int, history: Mapping[int, Ent
     return effective
 
 
-def _share(part: int, whole: int, cluster_effective: int) -> int:
+def _epoch_change(part: int, whole: int, cluster_effective: int) -> int:
     numerator, denominator = _RATE
     return max(1, part * cluster_effective * numerator // (whole * denominator))
 

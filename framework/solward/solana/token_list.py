@@ -78,7 +78,7 @@ _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 
 
 def known_decimals(mint: str) -> int | None:
-    """Return a listed mint's decimals, whatever a node says; None if no network lists it."""
+    """Return a listed mint's decimals without asking a node; None if no network lists the mint."""
     return _DECIMALS.get(mint)
 
 
@@ -119,7 +119,7 @@ class TokenList:
         return token.symbol if token else None
 
     def alike(self, symbol: str) -> KnownToken | None:
-        """Return the listed token whose symbol this text is or could be mistaken for, or None."""
+        """Return the listed token whose symbol equals or resembles this text, or None."""
         return self._by_skeleton.get(skeleton(symbol))
 
     def resolve(self, text: object, field: str) -> str:
@@ -148,7 +148,7 @@ class TokenList:
             alike = self.alike(text)
             if alike is not None:
                 raise InvalidRequest(
-                    f"{field} looks like {alike.symbol} and is not written so;"
+                    f"{field} looks like {alike.symbol} but is spelled differently;"
                     f" {alike.symbol} is the mint {alike.mint}"
                 )
         known = ", ".join(token.symbol for token in self._tokens[:_MOST_NAMED])

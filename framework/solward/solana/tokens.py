@@ -16,7 +16,7 @@ from typing import Final
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.solana.accounts import key_at, most_rent
+from solward.solana.accounts import key_at, max_rent
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     INCINERATOR,
@@ -46,8 +46,8 @@ TOKEN_2022_MAX_ACCOUNT_BYTES: Final = 195
 TOKEN_METADATA_FIXED_BYTES: Final = 4 + 64 + 4
 
 # Lamports that bounds count for an account; a cluster may ask less.
-TOKEN_ACCOUNT_RENT: Final = most_rent(TOKEN_ACCOUNT_BYTES)
-TOKEN_2022_MAX_ACCOUNT_RENT: Final = most_rent(TOKEN_2022_MAX_ACCOUNT_BYTES)
+TOKEN_ACCOUNT_RENT: Final = max_rent(TOKEN_ACCOUNT_BYTES)
+TOKEN_2022_MAX_ACCOUNT_RENT: Final = max_rent(TOKEN_2022_MAX_ACCOUNT_BYTES)
 
 # Mint authority, supply, decimals, initialised, freeze authority; authorities are a u32 tag and
 # 32 bytes (`COption<Pubkey>`).
@@ -159,12 +159,12 @@ def token_account(account: Account | None, *, strict: bool = False) -> TokenAcco
     """
     if account is None or not _is_token_data(account, TOKEN_ACCOUNT_BYTES, _ACCOUNT_TYPE):
         return None
-    return _token_account(account.data[:TOKEN_ACCOUNT_BYTES], strict)
+    return _decode_token_account(account.data[:TOKEN_ACCOUNT_BYTES], strict)
 
 
 # One assessment decodes the same two or three accounts a dozen times.
 @functools.lru_cache(maxsize=256)
-def _token_account(data: bytes, strict: bool) -> TokenAccount | None:
+def _decode_token_account(data: bytes, strict: bool) -> TokenAccount | None:
     mint, owner, amount, tag, delegate, state, reserve_tag, reserve, delegated, close_tag, close = (
         _TOKEN_ACCOUNT.unpack(data)
     )
@@ -191,17 +191,17 @@ def mint_account(address: str, account: Account | None, *, strict: bool = False)
     if account is None or not _is_token_data(account, MINT_BYTES, _MINT_TYPE):
         return None
     # Extensions may be of any size.
-    read = _mint if len(account.data) <= TOKEN_ACCOUNT_BYTES else _mint.__wrapped__
+    read = _decode_mint if len(account.data) <= TOKEN_ACCOUNT_BYTES else _decode_mint.__wrapped__
     return read(address, account.owner, account.data, strict)
 
 
 @functools.lru_cache(maxsize=256)
-def _mint(address: str, program: str, data: bytes, strict: bool) -> Mint | None:
+def _decode_mint(address: str, program: str, data: bytes, strict: bool) -> Mint | None:
     tag, authority, supply, decimals, initialized, freeze_tag, freezer = _MINT.unpack_from(data)
     if initialized == 0 or (strict and (initialized > 1 or max(tag, freeze_tag) > 1)):
         return None
     extensions = tuple(read_extensions(data))
-    name, symbol = _metadata(address, extensions)
+    name, symbol = _read_metadata(address, extensions)
     return Mint(
         address=address,
         program=program,
@@ -304,20 +304,20 @@ def _option_key(tag: int, key: bytes) -> str | None:
     return key_at(key, 0) if tag == 1 else None
 
 
-def _metadata(
+def _read_metadata(
     address: str, extensions: tuple[tuple[int, bytes], ...]
 ) -> tuple[str | None, str | None]:
     """Name and symbol of the mint's own metadata; metadata of another mint is ignored."""
     for kind, value in extensions:
         if kind != _TOKEN_METADATA or value[32:64] != bytes(Pubkey.from_string(address)):
             continue
-        name, rest = _text(value[64:])
-        symbol, _ = _text(rest)
+        name, rest = _read_string(value[64:])
+        symbol, _ = _read_string(rest)
         return name or None, symbol or None
     return None, None
 
 
-def _text(data: bytes) -> tuple[str, bytes]:
+def _read_string(data: bytes) -> tuple[str, bytes]:
     """Return a borsh string (length, UTF-8), cleaned and without padding, and the bytes after it.
 
     The text is cleaned because anybody can write a mint's metadata, which models and people read.
@@ -347,7 +347,7 @@ def check_recipient(
             account of another mint, or any other account of a token program.
     """
     if address == INCINERATOR:
-        raise InvalidRequest(f"{field}: {address} destroys what it gets; {_INSTEAD}")
+        raise InvalidRequest(f"{field}: {address} destroys what it receives; {_INSTEAD}")
     if state is None:
         return
     if state.owner in LOADERS:
@@ -370,7 +370,7 @@ def check_recipient(
         )
 
 
-def authority(state: Account | None) -> str | None:
+def fund_owner(state: Account | None) -> str | None:
     """Return the address that spends an account's funds: a token account's owner or else the
     account's program; None if there is no account or its program is a known one."""
     held = token_account(state)
@@ -382,11 +382,11 @@ def authority(state: Account | None) -> str | None:
 def check_receiver(
     field: str, address: str, states: Mapping[str, Account | None], *, is_sol: bool
 ) -> None:
-    """Check that a payment's receiver can spend it; pure.
+    """Check that the receiver of a payment can spend what it receives; pure.
 
     Args:
         address: the account that receives the payment.
-        states: the states, after the payment, of the account and of its `authority`.
+        states: the states, after the payment, of the account and of its `fund_owner`.
         is_sol: whether the payment is SOL and not tokens.
 
     Raises:
@@ -397,11 +397,11 @@ def check_receiver(
     held = token_account(state)
     if held is None or state is None:
         check_recipient(field, address, state)
-        program = authority(state)
+        program = fund_owner(state)
         owner = None if program is None else states.get(program)
         if program is not None and (owner is None or owner.owner not in LOADERS):
             raise InvalidRequest(
-                f"{field}: {address} is owned by {program}, which is no program; {_INSTEAD}"
+                f"{field}: {address} is owned by {program}, which is not a program; {_INSTEAD}"
             )
         return
     if is_sol and not _holds_no_loose_sol(held, state):
@@ -414,4 +414,4 @@ def _holds_no_loose_sol(held: TokenAccount, state: Account) -> bool:
     if held.rent_reserve is not None:
         return state.lamports == held.amount + held.rent_reserve
     # An account that was made while rent was at its highest keeps the rent it paid.
-    return state.lamports <= most_rent(len(state.data))
+    return state.lamports <= max_rent(len(state.data))

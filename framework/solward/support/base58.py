@@ -35,16 +35,16 @@ def b58decode(text: str) -> bytes:
 
 
 def is_address(value: object) -> TypeGuard[str]:
-    """Return whether a value is base58 text of an address, which has 32 bytes."""
-    return _stands_for(value, 32, 44)
+    """Return whether a value is the base58 text of an address, which has 32 bytes."""
+    return _encodes_bytes(value, 32, 44)
 
 
 def is_signature(value: object) -> TypeGuard[str]:
     """Return whether a value is base58 text of a transaction's signature, which has 64 bytes."""
-    return _stands_for(value, 64, 88)
+    return _encodes_bytes(value, 64, 88)
 
 
-def _stands_for(value: object, size: int, most: int) -> bool:
+def _encodes_bytes(value: object, size: int, most: int) -> bool:
     is_short = isinstance(value, str) and size <= len(value) <= most
     return is_short and _decoded_bytes(str(value)) == size
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Final
 
 UNUSED: Final = ("h2", "pygments", "rich", "trio", "watchfiles")
-"""What httpx, httpcore, structlog and uvicorn take where it is installed: for HTTP/2, a terminal's
-colours, Trio and a developer's changes, of which processes that stay use nothing. 12 MB in each."""
+"""Optional libraries that httpx, httpcore, structlog and uvicorn import if they are installed, and
+that long-running processes do not use. They take 12 MB in each process."""
 
 
 class ExtraMissing(ModuleNotFoundError):
@@ -19,7 +19,7 @@ class ExtraMissing(ModuleNotFoundError):
 
 @contextmanager
 def needs(what: str, extra: str) -> Iterator[None]:
-    """Raise an error that names the extra if an import in this block lacks a third-party module.
+    """Raise an error that names the extra if an import in this block needs a missing library.
 
     Args:
         what: the part of Solward that is imported. If blocks are nested, the error is that of
@@ -42,7 +42,7 @@ def needs(what: str, extra: str) -> Iterator[None]:
 
 
 @contextmanager
-def left_out(*names: str) -> Iterator[None]:
+def hide_modules(*names: str) -> Iterator[None]:
     """Hide these libraries from imports in this block, as if they were not installed.
 
     Use it for optional imports of other libraries that this process does not need. Modules that

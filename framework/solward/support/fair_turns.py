@@ -20,7 +20,7 @@ class Crowded(Exception):
 
 
 class FairTurns:
-    """Turns for sources, in rotation.
+    """Limits concurrent work: sources of requests get turns in rotation.
 
     The waiting callers are bounded, for a source and in total. If there is no room, a random one of
     the source with the most waiting callers is dropped, so that nobody can hold the queue by
@@ -46,34 +46,34 @@ class FairTurns:
     @asynccontextmanager
     async def turn(self, source: str) -> AsyncIterator[None]:
         """Wait for a turn of this source; raises `Crowded`."""
-        if self._may_begin(source):
-            self._begin(source)
+        if self._may_begin_turn(source):
+            self._begin_turn(source)
         else:
-            await self._wait(source)
+            await self._wait_for_turn(source)
         try:
             yield
         finally:
-            self._end(source)
+            self._end_turn(source)
 
-    def _may_begin(self, source: str) -> bool:
+    def _may_begin_turn(self, source: str) -> bool:
         return self._free > 0 and self._running[source] < self._of_source
 
-    def _begin(self, source: str) -> None:
+    def _begin_turn(self, source: str) -> None:
         self._free -= 1
         self._running[source] += 1
 
-    def _end(self, source: str) -> None:
+    def _end_turn(self, source: str) -> None:
         self._free += 1
         self._running[source] -= 1
         if not self._running[source]:
             del self._running[source]
-        self._next()
+        self._begin_next()
 
-    async def _wait(self, source: str) -> None:
+    async def _wait_for_turn(self, source: str) -> None:
         if len(self._waiting.get(source, ())) >= MOST_OF_SOURCE:
-            self._drop(source)
+            self._drop_waiter(source)
         elif self._count >= MOST_WAITING:
-            self._drop(max(self._waiting, key=lambda each: len(self._waiting[each])))
+            self._drop_waiter(max(self._waiting, key=lambda each: len(self._waiting[each])))
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(source, []).append(turn)
         self._count += 1
@@ -82,16 +82,16 @@ class FairTurns:
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 # The turn came just as the waiting caller was cancelled, so it is given back.
-                self._end(source)
-            self._leave(source, turn)
+                self._end_turn(source)
+            self._remove_waiter(source, turn)
             raise
 
-    def _drop(self, source: str) -> None:
+    def _drop_waiter(self, source: str) -> None:
         turn = random.choice(self._waiting[source])  # noqa: S311 - nothing to guess
-        self._leave(source, turn)
+        self._remove_waiter(source, turn)
         turn.set_exception(Crowded("Too many requests; try again in a second"))
 
-    def _leave(self, source: str, turn: asyncio.Future[None]) -> None:
+    def _remove_waiter(self, source: str, turn: asyncio.Future[None]) -> None:
         waiting = self._waiting.get(source, [])
         if turn in waiting:
             waiting.remove(turn)
@@ -99,15 +99,15 @@ class FairTurns:
         if not waiting:
             self._waiting.pop(source, None)
 
-    def _next(self) -> None:
-        source = next((each for each in self._waiting if self._may_begin(each)), None)
+    def _begin_next(self) -> None:
+        source = next((each for each in self._waiting if self._may_begin_turn(each)), None)
         if source is None:
             return
         # A random one, because the first may have come only to fill the queue.
         turn = random.choice(self._waiting[source])  # noqa: S311 - nothing to guess
         self._waiting.move_to_end(source)
-        self._leave(source, turn)
-        self._begin(source)
+        self._remove_waiter(source, turn)
+        self._begin_turn(source)
         turn.set_result(None)
 
 

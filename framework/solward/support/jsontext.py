@@ -34,7 +34,7 @@ def _object(ambiguous: list[_Ambiguous], pairs: list[tuple[str, Any]]) -> dict[s
     return marked
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
@@ -56,7 +56,7 @@ if sys.platform != "win32":
     os.register_at_fork(after_in_child=_choose_mark)
 
 
-def _marked(value: object) -> str:
+def _mark_decimal(value: object) -> str:
     if not isinstance(value, Decimal):
         raise TypeError(f"A value of type {type(value).__name__} is not JSON")
     if not value.is_finite():
@@ -65,9 +65,9 @@ def _marked(value: object) -> str:
 
 
 # Made once: the library's own `loads` and `dumps` make these for every text.
-_decoder = partial(json.JSONDecoder, parse_constant=_refuse)
+_decoder = partial(json.JSONDecoder, parse_constant=_refuse_constant)
 _DECODER = _decoder(parse_float=Decimal)
-_encoder = partial(json.JSONEncoder, allow_nan=False, default=_marked)
+_encoder = partial(json.JSONEncoder, allow_nan=False, default=_mark_decimal)
 _ASCII = _encoder(separators=(",", ":"))
 _ENCODER = _encoder(separators=(",", ":"), ensure_ascii=False)
 _CANONICAL = _encoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True)
@@ -115,7 +115,7 @@ def loads(text: str | bytes) -> Any:
     Raises:
         ValueError: malformed text, NaN, Infinity or bytes that are not UTF-8.
     """
-    return _decoded(_DECODER, text.decode() if isinstance(text, bytes) else text)
+    return _decode(_DECODER, text.decode() if isinstance(text, bytes) else text)
 
 
 def read(
@@ -130,24 +130,24 @@ def read(
     """Parse JSON that comes from outside this service, and ignore a leading byte order mark.
 
     Args:
-        has_nul, any_number, deepest: see `unfit`.
+        has_nul, any_number, deepest: see `explain_unfit`.
         any_value: the caller checks each text and number that it uses.
 
     Raises:
         DuplicateKey: an object has a key twice. The last would win here, and another program may
             have read the first.
-        UnfitValue: the text has more than `max_bytes`, or a value that `unfit` finds.
+        UnfitValue: the text has more than `max_bytes`, or a value that `explain_unfit` finds.
         ValueError: the text is not JSON in UTF-8; NaN and Infinity are not JSON.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > max_bytes:
         raise UnfitValue(f"The value must have at most {max_bytes} bytes")
     try:
-        value = _unique(text if isinstance(text, str) else text.decode())
+        value = _parse_unique(text if isinstance(text, str) else text.decode())
         found = None
         may_be_unfit = not any_value and _MAY_BE_UNFIT.search(data)
         if may_be_unfit or _is_deep(data, value, deepest):
-            found = unfit(value, deepest=deepest, has_nul=has_nul, any_number=any_number)
+            found = explain_unfit(value, deepest=deepest, has_nul=has_nul, any_number=any_number)
     except RecursionError:
         if not data.rstrip().endswith((b"]", b"}")):
             raise ValueError("its arrays and objects do not end") from None
@@ -171,27 +171,27 @@ def read_fast(data: bytes) -> Any:
     if _is_deep(data, value):
         raise UnfitValue(f"The value must {_LESS_DEEP}")
     if msgspec.json.encode(value) != data:
-        _unique(data.decode())
-    if _LONG_NUMBER.search(data) and (found := unfit(value, has_nul=True)) is not None:
+        _parse_unique(data.decode())
+    if _LONG_NUMBER.search(data) and (found := explain_unfit(value, has_nul=True)) is not None:
         raise UnfitValue(found)
     return value
 
 
-def _unique(text: str) -> Any:
+def _parse_unique(text: str) -> Any:
     ambiguous: list[_Ambiguous] = []
     decoder = _decoder(parse_float=Decimal, object_pairs_hook=partial(_object, ambiguous))
     try:
-        value = _decoded(decoder, text)
+        value = _decode(decoder, text)
     except ValueError:
         if (found := _unfit_number(text)) is not None:
             raise UnfitValue(found) from None
         raise
     if ambiguous:
-        raise DuplicateKey(reduce(member, _twice(value) or (), ""))
+        raise DuplicateKey(reduce(member, _find_duplicate_key(value) or (), ""))
     return value
 
 
-def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
     try:
         # Some editors begin a file with a byte order mark.
         return decoder.decode(text.removeprefix("\ufeff"))
@@ -202,7 +202,7 @@ def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
 def _unfit_number(text: str) -> str | None:
     """Explain why JSON text has a number too large to parse; None if the text fails otherwise."""
     try:
-        return unfit(_ANY_SIZE.decode(text.removeprefix("\ufeff")))
+        return explain_unfit(_ANY_SIZE.decode(text.removeprefix("\ufeff")))
     except (ValueError, RecursionError):
         return None
 
@@ -226,7 +226,7 @@ def _is_deep(data: bytes, value: object, deepest: int = MAX_DEPTH) -> bool:
     return True
 
 
-def unfit(
+def explain_unfit(
     value: Any,
     path: str = "",
     deepest: int = MAX_DEPTH,
@@ -245,7 +245,7 @@ def unfit(
         any_number: the caller bounds each number that it uses.
         deepest: maximum depth of nested arrays and objects.
     """
-    found = _misfit(value, deepest, has_nul, any_number)
+    found = _find_unfit(value, deepest, has_nul, any_number)
     if found is None:
         return None
     said, is_key, keys = found
@@ -255,7 +255,7 @@ def unfit(
     return f"{'The key ' if is_key else ''}{where or 'The value'} must {said}"
 
 
-def _misfit(
+def _find_unfit(
     value: Any, deepest: int, has_nul: bool, any_number: bool
 ) -> tuple[str, bool, list[str | int]] | None:
     """Find the first unfit value or key: what it must do, whether it is a key, and the keys and
@@ -264,13 +264,13 @@ def _misfit(
     if isinstance(value, str):
         said = _unfit_text(value, has_nul)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
-        said = None if any_number or _is_plain(value) else _FEWER_DIGITS
+        said = None if any_number or _is_short_number(value) else _FEWER_DIGITS
     elif isinstance(value, dict | list):
         said = None if deepest else _LESS_DEEP
-        for key, each in _items(value) if deepest else ():
+        for key, each in _member_items(value) if deepest else ():
             if isinstance(key, str) and (of_key := _unfit_text(key, has_nul)):
                 return of_key, True, [key]
-            found = _misfit(each, deepest - 1, has_nul, any_number)
+            found = _find_unfit(each, deepest - 1, has_nul, any_number)
             if found is not None:
                 found[2].append(key)
                 return found
@@ -285,7 +285,7 @@ def _unfit_text(text: str, has_nul: bool) -> str | None:
     return None
 
 
-def _is_plain(number: int | Decimal) -> bool:
+def _is_short_number(number: int | Decimal) -> bool:
     if isinstance(number, int):
         return -_TOO_LARGE < number < _TOO_LARGE
     exponent = number.as_tuple().exponent
@@ -294,18 +294,18 @@ def _is_plain(number: int | Decimal) -> bool:
     return is_short and number.adjusted() < MAX_DIGITS
 
 
-def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
+def _member_items(value: Any) -> Iterable[tuple[str | int, Any]]:
     if isinstance(value, dict):
         return value.items()
     return enumerate(value) if isinstance(value, list) else ()
 
 
-def _twice(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
+def _find_duplicate_key(value: Any, *parents: str | int) -> tuple[str | int, ...] | None:
     """Return the keys and indexes of the first duplicate key, the outermost first."""
     if isinstance(value, _Ambiguous):
         return (*parents, value.twice)
-    for key, each in _items(value):
-        found = _twice(each, *parents, key) if isinstance(each, dict | list) else None
+    for key, each in _member_items(value):
+        found = _find_duplicate_key(each, *parents, key) if isinstance(each, dict | list) else None
         if found is not None:
             return found
     return None
@@ -326,7 +326,7 @@ def dumps(value: Any, *, canonical: bool = False, ascii_only: bool = False) -> s
 
 
 def dumps_own(value: Any, *, canonical: bool = False) -> str:
-    """Return the same text as `dumps`, in a tenth of its time, for values of this process or from
+    """Write the same text as `dumps` in a tenth of its time, for values of this process or from
     `loads` that contain only objects, arrays, text, integers, booleans, None, finite Decimals.
 
     It does not refuse other values, and may write them differently than `dumps`.

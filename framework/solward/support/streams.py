@@ -108,7 +108,7 @@ class Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """Return a value that httpcore names; `is_readable` is read without a system call."""
+        """Return the value that httpcore asks for by name, `is_readable` without a system call."""
         if info == "is_readable":
             return self.is_readable
         return self._transport.get_extra_info(_INFO[info]) if info in _INFO else None

@@ -38,7 +38,7 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
 
 
 async def run_to_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """Await `work` to its end even if the caller is cancelled; return whether it was."""
+    """Await `work` even if the caller is cancelled; return its result, and whether it was."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

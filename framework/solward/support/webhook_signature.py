@@ -12,16 +12,16 @@ import hmac
 import re
 
 TIMESTAMP = "Solward-Timestamp"
-"""Header: when it was signed, in whole seconds since the Unix epoch."""
+"""Header with the time of signing, in whole seconds since the Unix epoch."""
 SIGNATURE = "Solward-Signature"
-"""Header: `v1=` and the HMAC-SHA-256 in hexadecimal."""
+"""Header with the signature: `v1=` and the HMAC-SHA-256 in hexadecimal."""
 DELIVERY = "Solward-Delivery"
 """Header of a delivery: its id, the same in every try."""
 NONCE = "Solward-Nonce"
-"""Header of a decision: text that no other decision has."""
+"""Header of a decision: a text that is unique to the decision."""
 
 WINDOW_S = 300
-"""How far a signature's timestamp may be from the clock of whoever checks it."""
+"""Maximum difference between a signature's timestamp and the clock of its verifier."""
 MIN_SECRET_BYTES = 32
 
 # Digits of ASCII alone, without sign, leading zeros or spaces: one timestamp has one text.

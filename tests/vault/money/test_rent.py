@@ -139,7 +139,7 @@ async def test_where_rent_is_more_than_counted_nothing_that_pays_it_is_signed(
     tokens: TokenBench, name: str, values: dict[str, Any]
 ) -> None:
     await tokens.bench.localnet.set_rent(MOST_RENT_PER_BYTE + 1)
-    with pytest.raises(SolwardError, match=r"asks 6961 lamports of rent a byte; .* at most 6960,"):
+    with pytest.raises(SolwardError, match=r"requires 6961 lamports of rent per byte; above 6960,"):
         await do(tokens, name, **values)
     assert tokens.sent() == 0
     await tokens.bench.transfer(1)
@@ -202,7 +202,7 @@ async def test_an_answer_that_is_no_rent_is_named_and_stops_no_plain_payment(
         ("launch_token", LAUNCH),
         ("stake", {"amount": 2}),
     ):
-        with pytest.raises(SolwardError, match=r"unexpected shape|lamports of rent a byte"):
+        with pytest.raises(SolwardError, match=r"unexpected shape|lamports of rent per byte"):
             await do(tokens, name, **values)
     assert tokens.sent() == 0
     await tokens.bench.transfer(1)
@@ -238,7 +238,7 @@ async def test_of_several_nodes_the_one_that_says_most_counts(tmp_path: Path) ->
         bench = nodes.bench
         nodes.ignorant.faults["getMultipleAccounts"] = showing(bench, lambda: LIES["2^64"])
         draft = await plan_wrap_sol(bench.wallet.address, ledger=bench.ledger, amount=1)
-        with pytest.raises(GuardrailBlocked, match="lamports of rent a byte"):
+        with pytest.raises(GuardrailBlocked, match="lamports of rent per byte"):
             await nodes.engine.execute(bench.wallet.id, ADMIN, draft)
         # One that shows nothing that can be read says nothing.
         nodes.engine._assessor._rent = (-math.inf, 0)
@@ -256,7 +256,7 @@ async def test_a_swap_is_not_begun_where_its_accounts_take_more_rent_than_counte
             swaps.answer(swaps.honest)
         before = await swaps.lamports()
         await swaps.bench.localnet.set_rent(MOST_RENT_PER_BYTE + 1)
-        with pytest.raises(GuardrailBlocked, match=r"6961 lamports of rent a byte"):
+        with pytest.raises(GuardrailBlocked, match=r"6961 lamports of rent per byte"):
             await swaps.swap("SOL", "USDC", 1)
         assert await swaps.lamports() == before
 

@@ -217,9 +217,9 @@ async def what_cannot_spend(tokens: TokenBench, which: str) -> Pubkey:
             return await multisig(tokens)
         case "an account without tokens":
             return await made(tokens, 165, TOKEN)
-        case "which is no program":
+        case "which is not a program":
             return await made(tokens, 10, Keypair().pubkey())
-        case "destroys what it gets":
+        case "destroys what it receives":
             return NOBODY
     raise AssertionError(which)
 
@@ -234,8 +234,8 @@ SAID = {"a mint": "is the mint of a token"}
         "a mint",
         "a multisig of",
         "an account without tokens",
-        "which is no program",
-        "destroys what it gets",
+        "which is not a program",
+        "destroys what it receives",
     ],
 )
 async def test_sol_reaches_nothing_that_cannot_spend_it_by_any_instruction(
@@ -345,7 +345,7 @@ async def test_no_account_is_made_that_nobody_could_spend_from(
     )
     intent = Intent("other", tokens.address, LAMPORTS, destinations=frozenset({str(lost)}))
     draft = Draft(intent, (create_account_with_seed(create),))
-    said = "is an account without tokens" if owner == TOKEN else "which is no program"
+    said = "is an account without tokens" if owner == TOKEN else "which is not a program"
     await tokens.refuses(
         tokens.bench.engine.execute(tokens.wallet, ADMIN, draft), f"^recipient: .*{said}"
     )
