@@ -266,7 +266,7 @@ def test_keys_may_stand_again_in_another_object() -> None:
     ],
 )  # fmt: skip
 def test_what_nothing_can_hold_is_named(text: str, said: str | None) -> None:
-    assert jsontext.unfit(jsontext.loads(text)) == said
+    assert jsontext.explain_unfit(jsontext.loads(text)) == said
 
 
 def test_the_path_of_an_unfit_value_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_the_path_of_an_unfit_value_is_made_once(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(jsontext, "member", counted)
     value = {"a": [[0] * 100, ["\0"]]}
-    assert jsontext.unfit(value) == "a[1][0] must not contain a NUL character"
+    assert jsontext.explain_unfit(value) == "a[1][0] must not contain a NUL character"
     assert len(paths) == 3
 
 

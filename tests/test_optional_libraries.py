@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from solward.support.child_processes import child_environment
-from solward.support.extras import left_out
+from solward.support.extras import hide_modules
 
 
 def _imported(code: str) -> set[str]:
@@ -23,13 +23,13 @@ def _imported(code: str) -> set[str]:
 
 def test_a_library_is_missing_in_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    with left_out("colorsys"), pytest.raises(ModuleNotFoundError):
+    with hide_modules("colorsys"), pytest.raises(ModuleNotFoundError):
         importlib.import_module("colorsys")
     assert importlib.import_module("colorsys").rgb_to_hsv(0, 0, 0) == (0, 0, 0)
 
 
 def test_a_library_that_is_imported_stays() -> None:
-    with left_out("json", "subprocess"):
+    with hide_modules("json", "subprocess"):
         assert importlib.import_module("subprocess") is subprocess
     assert sys.modules["subprocess"] is subprocess
 
@@ -38,7 +38,7 @@ def test_after_an_error_in_the_block_the_library_can_be_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    with pytest.raises(RuntimeError), left_out("colorsys"):
+    with pytest.raises(RuntimeError), hide_modules("colorsys"):
         raise RuntimeError
     assert importlib.import_module("colorsys")
 

@@ -87,9 +87,9 @@ async def test_a_version_is_given_once_though_its_entry_was_deleted(wallet: Test
     with pytest.raises(SkillError, match="has version") as raised:
         await store.put("k", 3, version=first.version)
     assert raised.value.code == "store_changed"
-    with pytest.raises(SkillError, match="another call changed it"):
+    with pytest.raises(SkillError, match="another call changed the entry"):
         await store.delete("k", version=first.version)
-    with pytest.raises(SkillError, match="'new' is not there"):
+    with pytest.raises(SkillError, match="'new' does not exist"):
         await store.put("new", 1, version=second.version)
 
 
@@ -210,10 +210,12 @@ async def test_bounds_are_named(tmp_path: Path) -> None:
             await store.put("k", "x" * 20)
         for key in "abc":
             await store.put(key, 1)
-        with pytest.raises(SkillError, match=r"4 keys; at most are 3 \(PLUGIN_STORE_MAX_KEYS"):
+        with pytest.raises(SkillError, match=r"4 keys; the maximum is 3 \(PLUGIN_STORE_MAX_KEYS"):
             await store.put("d", 1)
         await store.put("a", "x" * 18)
-        with pytest.raises(SkillError, match=r"bytes; at most are 40 \(PLUGIN_STORE_MAX_BYTES\)"):
+        with pytest.raises(
+            SkillError, match=r"bytes; the maximum is 40 \(PLUGIN_STORE_MAX_BYTES\)"
+        ):
             await store.put("b", "x" * 18)
         # What was refused is not there, and what is full can be emptied and used again.
         assert [each.value for each in await store.list()] == ["x" * 18, 1, 1]
@@ -277,7 +279,7 @@ async def test_a_dry_run_stores_nothing(wallet: TestWallet) -> None:
     entry = await trying.store.put("k", 1)
     assert entry.value == 1
     assert await trying.store.delete("there")
-    with pytest.raises(SkillError, match="another call changed it"):
+    with pytest.raises(SkillError, match="another call changed the entry"):
         await trying.store.put("there", 1, version=0)
     assert [each.key for each in await trying.store.list()] == ["there"]
 

@@ -24,7 +24,7 @@ def test_what_the_setting_names_is_a_mint_or_stops_the_start() -> None:
     assert named(f"pyusd, {OTHER},") == {MAINNET.resolve("PYUSD", "mint"), OTHER}
     for wrong, text in (
         ("NOPE", "^REGULATED_MINTS: each must be a mint address or a known symbol"),
-        ("PYUS\u0501", "^REGULATED_MINTS: each looks like PYUSD and is not written so"),
+        ("PYUS\u0501", "^REGULATED_MINTS: each looks like PYUSD but is spelled differently"),
     ):
         with pytest.raises(ConfigError, match=text):
             named(f"PYUSD,{wrong}")

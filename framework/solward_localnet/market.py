@@ -33,7 +33,7 @@ from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 from spl.token.constants import MINT_LEN, NATIVE_DECIMALS, WRAPPED_SOL_MINT
 
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward.solana.protocol import LOCALNET_RENT_PER_BYTE, rent_of
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 
@@ -187,4 +187,4 @@ def program_file() -> bytes:
 
 def program_account(file: bytes) -> Account:
     """Return a program as one account that nobody can change."""
-    return Account(most_rent(len(file)), file, _LOADER, executable=True)
+    return Account(max_rent(len(file)), file, _LOADER, executable=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from solward.resources import credentials
-from solward.types.roles import unenforced
+from solward.types.roles import permissions_warning
 from solward_cli.declared import asks, lists
 from solward_cli.render import Output, amount, answer_table, moment, plain, visible
 from solward_cli.service_call import ServiceCall
@@ -50,7 +50,7 @@ def _render_limits(key: credentials.ApiKey) -> Text:
     ]
     if details.read_only:
         lines = ["read only"]
-    elif told := unenforced(key.permissions, read_only=False):
+    elif told := permissions_warning(key.permissions, read_only=False):
         lines.append(told)
     if at is not None:
         lines.append(f"{'expired' if at <= now else 'expires'} {moment(at)}")

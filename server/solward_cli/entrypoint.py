@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from solward.support.extras import UNUSED, left_out
+from solward.support.extras import UNUSED, hide_modules
 from solward.types.errors import (
     ConfigError,
     FolderError,
@@ -235,7 +235,7 @@ def run(
 
 def import_lean() -> None:
     """Import the logs and the HTTP client without their optional imports, to save memory."""
-    with left_out(*UNUSED):
+    with hide_modules(*UNUSED):
         import httpcore  # noqa: F401
         import httpx  # noqa: F401
         import structlog  # noqa: F401

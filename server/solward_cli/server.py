@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward.support.extras import left_out
+from solward.support.extras import hide_modules
 from solward.types.errors import ConfigError, StoreError
 from solward_cli.entrypoint import (
     begin_service,
@@ -226,5 +226,5 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
 def import_pages() -> None:
     """Import the dashboard without Socket.IO's clients and uvicorn's file watcher: 8 MB less."""
-    with left_out("aiohttp", "requests", "watchfiles", "websocket"):
+    with hide_modules("aiohttp", "requests", "watchfiles", "websocket"):
         import solward_dashboard.serve  # noqa: F401

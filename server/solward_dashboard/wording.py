@@ -201,14 +201,14 @@ class People:
 
     def receiver(self, address: str) -> str:
         """Return the whole address after its name, or after a warning if it resembles another."""
-        name, taken = self.book.called.get(address), self.book.taken_for(address)
+        name, taken = self.book.called.get(address), self.book.find_lookalike(address)
         if name is None and taken is not None:
             name = f"NOT {taken.name}, it only looks alike"
         return address if name is None else f"{name}, {address}"
 
     def warned(self, address: str) -> str:
         """Return an address's name, or a warning if it has none or resembles a known address."""
-        taken = self.book.taken_for(address)
+        taken = self.book.find_lookalike(address)
         if taken is not None:
             return f"NOT {taken.name}: it looks alike, but is not {taken.address}"
         return self.book.called.get(address, "not one of your wallets or contacts")

@@ -76,7 +76,7 @@ def _response_id(data: bytes) -> Json:
     ids = [value for name, value in message if name == "id"]
     if not ids and any(name == "method" for name, _ in message):
         return {}
-    known = len(ids) == 1 and is_id(ids[0]) and jsontext.unfit(ids[0]) is None
+    known = len(ids) == 1 and is_id(ids[0]) and jsontext.explain_unfit(ids[0]) is None
     return {"id": ids[0] if known else None}
 
 

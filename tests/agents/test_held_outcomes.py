@@ -43,11 +43,11 @@ async def test_a_held_action_is_not_to_be_repeated() -> None:
     assert HOLD.sentence in said
     assert "Nothing was sent. Do not repeat it" in said
     assert f"a person may approve it until {iso(HOLD.expires_ms)}" in said
-    assert "it is carried out then" in said
+    assert "After approval, it is carried out" in said
 
 
 async def test_what_only_the_agent_can_make_again_it_is_told_to_ask_for_again() -> None:
-    assert "ask for it again then" in await outcome(replace(HOLD, repeats=True))
+    assert "After approval, ask for it again" in await outcome(replace(HOLD, repeats=True))
     approved = await outcome(replace(HOLD, state=HoldState.APPROVED))
     assert "a person has approved it, and it is not carried out yet" in approved
 

@@ -387,7 +387,7 @@ async def test_a_home_that_was_used_on_another_network_fails(tmp_path: Path) -> 
     async with Subject(devnet) as subject:
         version, line = await home.database(subject)
     assert (version.status, line.status) == (Status.OK, Status.FAIL)
-    assert "is devnet, and the database of SOLWARD_HOME is of localnet" in line.found
+    assert "is devnet, but the database of SOLWARD_HOME has" in line.found
     assert line.advice == "Set SOLANA_NETWORK to localnet, or SOLWARD_HOME to one for devnet"
 
 
@@ -403,7 +403,7 @@ def test_a_start_on_another_network_than_the_homes_is_one_line(tmp_path: Path) -
     }
     end = CliRunner(env=env).invoke(main, ["server", "start"])
     assert end.exit_code == 2
-    assert end.stderr.startswith("Error: SOLANA_NETWORK is devnet, and the database of")
+    assert end.stderr.startswith("Error: SOLANA_NETWORK is devnet, but the database of")
     assert end.stderr.count("\n") == 1
 
 

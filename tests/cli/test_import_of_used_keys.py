@@ -260,7 +260,7 @@ def test_stakes_that_are_its_in_part_are_shown(used: UsedKey) -> None:
     used.lives(live)
     result = used.imported()
     assert result.exit_code == 0, result.output
-    expected = f"Note: stake {stake.pubkey()}: its SOL is {STRANGER}'s to withdraw"
+    expected = f"Note: stake {stake.pubkey()}: {STRANGER} may withdraw its SOL"
     assert expected in result.stderr
 
 
@@ -282,4 +282,4 @@ async def test_rights_that_were_looked_for_on_another_network_do_not_count(
         result = await asyncio.to_thread(used.imported, **devnet)
         assert result.exit_code == 0, result.output
     told = refused(await asyncio.to_thread(used.imported))
-    assert "SOLANA_NETWORK is localnet, and the database of SOLWARD_HOME is of devnet" in told
+    assert "SOLANA_NETWORK is localnet, but the database of SOLWARD_HOME has" in told

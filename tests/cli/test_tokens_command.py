@@ -95,7 +95,9 @@ def test_a_list_is_shown_and_stored_once_the_operator_says_so_and_its_symbols_wo
     assert burned(home, "OTHER")[0] == 400
     status, answer = burned(home, "ACМE")
     assert status == 400
-    assert f"looks like ACME and is not written so; ACME is the mint {mints['ACME']}" in str(answer)
+    assert f"looks like ACME but is spelled differently; ACME is the mint {mints['ACME']}" in str(
+        answer
+    )
 
     result = solward(home, "tokens", "refresh", file, "--only", "OTHER", "--yes")
     assert f"- ACME {mints['ACME']}\n+ OTHER {mints['OTHER']}" in result.output

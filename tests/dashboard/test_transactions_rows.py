@@ -90,8 +90,8 @@ def test_a_recipient_is_called_by_its_name_and_a_look_alike_by_what_it_is() -> N
     # What a plugin says in its own words pays nobody.
     assert row(record(type="other", details={"to": PAID}), "w", TOKENS, known)["to"] == ""
     # Another one in the middle alone, or with other ends, is not taken for it.
-    assert known.taken_for(PAID) is None
-    assert known.taken_for("8" + PAID[1:]) is None
+    assert known.find_lookalike(PAID) is None
+    assert known.find_lookalike("8" + PAID[1:]) is None
 
 
 def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:

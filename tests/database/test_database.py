@@ -17,7 +17,7 @@ from tests.promises import promise
 
 from solward.database import sqlite
 from solward.database import sqlite as inline
-from solward.database.database import Database, _finish
+from solward.database.database import Database, _run_to_end
 from solward.database.tables import switches
 from solward.types.errors import ConfigError, StoreError
 
@@ -306,7 +306,7 @@ async def test_what_must_end_ends_before_its_cancelled_caller_goes_on() -> None:
         await go_on.wait()
         ended.set()
 
-    caller = asyncio.create_task(_finish(work()))
+    caller = asyncio.create_task(_run_to_end(work()))
     for _ in range(3):
         await asyncio.sleep(0)
         caller.cancel()

@@ -51,7 +51,7 @@ async def test_another_network_is_refused_before_its_ledger_is_asked_for_fates(
 
     async with rpc_nodes.listening(rpc_nodes.answers_name("x", GENESIS["devnet"])) as (node,):
         other = {"solana_rpc_url": node.url, "solana_network": "devnet"}
-        with pytest.raises(ConfigError, match="SOLANA_NETWORK is devnet, and the database"):
+        with pytest.raises(ConfigError, match="SOLANA_NETWORK is devnet, but the database"):
             await started(tmp_path, **other)
         assert node.calls == {}
         assert rows_of(tmp_path, "SELECT * FROM transactions ORDER BY id") == before

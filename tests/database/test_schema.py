@@ -153,7 +153,7 @@ async def test_a_first_start_that_is_cut_off_leaves_an_empty_database(
     def cut_off(_connection: object) -> str:
         raise RuntimeError("cut off")
 
-    monkeypatch.setattr(schema_module, "_expected", cut_off)
+    monkeypatch.setattr(schema_module, "_own_hash", cut_off)
     with pytest.raises(RuntimeError, match="cut off"):
         await Database.open(url, tmp_path)
     monkeypatch.undo()

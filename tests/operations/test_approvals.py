@@ -648,7 +648,7 @@ async def test_a_plugins_bytes_take_their_approval_when_they_come_again(desk: De
         await transact()
     hold = raised.value.hold
     assert hold.repeats
-    assert "ask for it again then" in str(raised.value)
+    assert "After approval, ask for it again" in str(raised.value)
     assert (await desk.approvals.approve(hold.id, "admin")).state is HoldState.APPROVED
     assert await desk.paid() == 0
     with pytest.raises(Held):

@@ -31,7 +31,7 @@ from solward.operations.declared import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.operations.venues import Venues
 from solward.resources.fields import camel
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
@@ -308,7 +308,7 @@ async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> Non
         swaps.plugin = _Quoting(swaps, quoted)
         intent = (await plan(swaps, output_token=str(token))).intent
         # The immutable-owner extension makes it 170 bytes; beside it one account to wrap in.
-        assert intent.rent_lamports == most_rent(170) + TOKEN_ACCOUNT_RENT
+        assert intent.rent_lamports == max_rent(170) + TOKEN_ACCOUNT_RENT
         assert intent.details["outputAmount"] == 1
 
 

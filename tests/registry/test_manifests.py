@@ -31,12 +31,12 @@ from solward.types.manifest import (
     may_move,
     may_operate,
     needs,
+    needs_beyond,
     read_manifest,
     read_terms,
     secret_sites,
     site_of,
     terms_json,
-    wider,
 )
 from solward.types.payment import max_parts
 
@@ -270,12 +270,12 @@ def test_terms_are_a_manifest_and_what_is_declared_beside_it() -> None:
     full = Terms(FULL, spends=True, secret_env="ACME_KEY", base_url_env="ACME_URL")
     beside = ("effects: spend", "key: ACME_KEY", "address, which gets the key: ACME_URL")
     assert full.needs() == beside + needs(FULL)
-    assert full.wider_than(None) == beside + wider(None, FULL)
-    assert full.wider_than(Terms(FULL)) == beside
-    assert full.wider_than(full) == Terms().wider_than(None) == ()
-    assert Terms(FULL).wider_than(full) == ()
-    assert replace(full, secret_env="OPENAI_API_KEY").wider_than(full) == ("key: OPENAI_API_KEY",)
-    assert replace(full, base_url_env="B_URL").wider_than(full) == (
+    assert full.needs_beyond(None) == beside + needs_beyond(None, FULL)
+    assert full.needs_beyond(Terms(FULL)) == beside
+    assert full.needs_beyond(full) == Terms().needs_beyond(None) == ()
+    assert Terms(FULL).needs_beyond(full) == ()
+    assert replace(full, secret_env="OPENAI_API_KEY").needs_beyond(full) == ("key: OPENAI_API_KEY",)
+    assert replace(full, base_url_env="B_URL").needs_beyond(full) == (
         "address, which gets the key: B_URL",
     )
     for terms in (full, Terms()):
@@ -334,7 +334,7 @@ def test_operations_and_assets_are_what_is_named_where_anything_is() -> None:
 def test_what_is_wider_is_said_in_words(
     old: Manifest | None, new: Manifest | None, words: tuple[str, ...]
 ) -> None:
-    assert wider(old, new) == words
+    assert needs_beyond(old, new) == words
 
 
 def test_it_is_shown_in_words_and_read_again() -> None:

@@ -286,7 +286,7 @@ async def test_no_key_is_a_way_to_go_on_beyond_ones_end(tmp_path: Path) -> None:
             answer = await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 0}, token=secret)
             assert answer.status == 400
             assert answer.error.startswith(
-                f"The key ends {ends}, and the credential of who asks at {end}: "
+                f"The key ends {ends}, and your credential ends at {end}: "
             )
             assert (await api.get("/wallets", token=token)).status == 200
             for other in (SECRET, (await make(api, "policy", f"bo-{ends[:2]}"))[0]):
@@ -327,7 +327,7 @@ async def test_a_schedule_that_a_credential_made_holds_no_secret_of_it(api: Api)
             {"name": "a", "role": "read", "expiresAt": "9999-12-31T23:59:59-23:59"},
             "expiresAt must be an ISO 8601 time",
         ),
-        ({"name": "twice", "role": "read"}, "name: an admin credential is named twice already"),
+        ({"name": "twice", "role": "read"}, "name: another admin credential is named twice"),
     ],
     ids=["no name", "bad name", "no role", "bad role", "bad end", "no such year", "same name"],
 )
@@ -345,7 +345,7 @@ async def test_there_are_no_more_than_a_hundred(api: Api) -> None:
     answer = await api.post("/admins", {"name": "more", "role": "read"})
     assert (answer.status, answer.error) == (
         400,
-        f"There are at most {MOST_ADMINS} admin credentials; revoke one",
+        f"{MOST_ADMINS} admin credentials exist, the maximum; revoke one",
     )
 
 

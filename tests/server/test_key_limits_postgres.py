@@ -191,14 +191,14 @@ async def test_of_the_uses_several_processes_note_the_latest_is_kept(
         for key in keys:
             await first.add(key)
         for key in keys:
-            first.used(key, 2_000)
+            first.note_use(key, 2_000)
         for key in reversed(keys):
-            second.used(key, 1_000)
+            second.note_use(key, 1_000)
         assert [key.last_used_ms for key in await second.keys()] == [1_000] * 20
         await asyncio.gather(first.flush(), second.flush())
         for each in (first, second, Credentials(database)):
             assert [key.last_used_ms for key in await each.keys()] == [2_000] * 20
-        second.used(keys[0], 3_000)
+        second.note_use(keys[0], 3_000)
         await second.flush()
         found = await first.find(keys[0].hash)
         assert found is not None

@@ -142,7 +142,7 @@ _PACE = {
     "LOCALNET_RENT_PER_BYTE": "--rent-per-byte",
 }
 
-_parse = database._parse
+_parse = database._parse_url
 
 
 class Homes:
@@ -218,7 +218,7 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
     _homes.prepare()
     with (
         _homes.scope(),
-        mock.patch.object(database, "_parse", _homes.parse),
+        mock.patch.object(database, "_parse_url", _homes.parse),
         mock.patch.object(placement, "default", WorkerBeside),
     ):
         yield _homes
@@ -665,15 +665,15 @@ class AuditLog:
 
     async def latest(self, limit: int = 50) -> list[AuditEntry]:
         async with self._database.read() as connection:
-            return await audit_log.latest(connection, limit)
+            return await audit_log.newest_entries(connection, limit)
 
     async def after(self, seq: int, limit: int) -> list[AuditEntry]:
         async with self._database.read() as connection:
-            return await audit_log.after(connection, seq, limit)
+            return await audit_log.entries_after(connection, seq, limit)
 
     async def end(self) -> int:
         async with self._database.read() as connection:
-            return await audit_log.end(connection)
+            return await audit_log.newest_seq(connection)
 
     async def verify(
         self, earlier: str | None = None, heads: Mapping[str, Head] | None = None

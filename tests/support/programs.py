@@ -33,7 +33,7 @@ from tests.market_source import (
 )
 from tests.sbpf import assemble
 
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward_localnet.market import program_account, seeded
 
 
@@ -49,7 +49,7 @@ def batch_of(*inner: Instruction, tail: bytes = b"") -> Instruction:
 # A bare LiteSVM for tests of programs: accounts put in place, one transaction, what it did.
 
 # As the VM asks by default, and enough on any localnet.
-TOKEN_RENT = most_rent(165)
+TOKEN_RENT = max_rent(165)
 SOL = 1_000_000_000
 WSOL = Pubkey.from_string("So11111111111111111111111111111111111111112")
 
@@ -63,7 +63,7 @@ def mint_account(decimals: int = 6, supply: int = 10**18) -> Account:
         is_initialized=True,
         freeze_authority=None,
     )
-    return Account(most_rent(82), bytes(state), TOKEN_PROGRAM)
+    return Account(max_rent(82), bytes(state), TOKEN_PROGRAM)
 
 
 def token_account(

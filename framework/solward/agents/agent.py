@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from solward.database import tables
-from solward.database.records import EXACT, Form, Records, words
+from solward.database.records import EXACT, Form, Records, enum_form
 from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
 from solward.resources.declare import answer_json
@@ -227,8 +227,8 @@ _AGENTS = Records(
     Agent,
     tables.agents,
     guardrails=Form(_guardrails_of, lambda rails: jsontext.dumps(rails.to_json())),
-    status=words(AgentStatus),
-    desired_state=words(DesiredState),
+    status=enum_form(AgentStatus),
+    desired_state=enum_form(DesiredState),
     llm_options=EXACT,
     llm_budget=Form(_budget_of, lambda budget: jsontext.dumps(budget.stored())),
 )

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.agents.agent import TokensUsed
 from solward.database.prepared import Prepared
-from solward.database.records import given, insert_or_set
+from solward.database.records import insert_or_set, new_value
 from solward.database.tables import agent_usage, agents, decisions, memory
 from solward.resources.agents import MEMORY_KEPT
 
@@ -200,7 +200,7 @@ _ADD_USAGE = insert_or_set(
     agent_usage,
     ("agent_id", "hour"),
     **{
-        name: agent_usage.c[name] + given(agent_usage, name)
+        name: agent_usage.c[name] + new_value(agent_usage, name)
         for name in ("tokens", "cost_nanousd", "unpriced_tokens")
     },
 )

@@ -101,7 +101,7 @@ class Credential:
     def rotated(
         self, hash_: str, now_ms: int, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Return the credential with a new secret; the old one works for the overlap, in seconds.
+        """Return the credential with a new secret; the old secret works for `overlap_s` seconds.
 
         An even older secret ends at once.
 
@@ -116,9 +116,9 @@ class Credential:
         if until_ms is not None and (self.expires_ms is None or self.expires_ms > until_ms):
             ends = "never" if self.expires_ms is None else f"at {iso(self.expires_ms)}"
             raise InvalidRequest(
-                f"The key ends {ends}, and the credential of who asks at {iso(until_ms)}: the new"
-                " secret would outlive it. Rotate it with the admin secret or a credential that"
-                " ends no earlier"
+                f"The key ends {ends}, and your credential ends at {iso(until_ms)}: the new secret"
+                " would outlive your credential. Rotate the key with the admin secret or a"
+                " credential that ends no earlier"
             )
         if self.expires_ms is not None and self.expires_ms <= now_ms:
             raise InvalidRequest(f"The key expired at {iso(self.expires_ms)}; create another")
@@ -140,7 +140,7 @@ class Credential:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The credential's permissions, limits and times, in the form of events."""
+        """The credential's permissions, limits and times, as events contain them."""
         if self.role is not None:
             return {
                 "role": self.role.value,
@@ -157,7 +157,7 @@ class Credential:
         } | self.ends_json()
 
 
-def _subject(credential: Credential) -> dict[str, Any]:
+def _event_subject(credential: Credential) -> dict[str, Any]:
     named = "keyId" if credential.role is None else "adminId"
     return {named: credential.id, "name": credential.name}
 
@@ -183,7 +183,7 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:
+def is_usable_at(row: Mapping[str, Any], hash_: str, now_ms: int) -> bool:
     """Return whether the credential has not expired and the hash is that of its secret or, within
     the overlap, of its previous secret."""
     if row["expires_ms"] is not None and row["expires_ms"] <= now_ms:
@@ -250,7 +250,7 @@ async def lock_credential(connection: AsyncConnection, hash_: str) -> None:
     Raises:
         KeyRevoked: no credential has this secret, or the secret no longer works.
     """
-    if await _usable(connection, _LOCK, hash_) is None:
+    if await _find_usable(connection, _LOCK, hash_) is None:
         raise KeyRevoked
 
 
@@ -274,25 +274,25 @@ class Credentials:
         async with self._database.write() as connection:
             if new.role is not None:
                 await _check_admins(connection, new.name)
-            await connection.execute(insert(table).values(**_fields(new)))
+            await connection.execute(insert(table).values(**_row_fields(new)))
             kind = EventKind.KEY_CREATED if new.role is None else EventKind.ADMIN_CREATED
-            record_act(connection, kind, _subject(new), after=new.terms)
+            record_act(connection, kind, _event_subject(new), after=new.terms)
 
     async def find(self, hash_: str) -> Credential | None:
         """Return the credential whose secret has this hash; None if the secret no longer works."""
         async with self._database.read() as connection:
-            row = await _usable(connection, _BY_SECRET, hash_)
-        return None if row is None else self._credential(row)
+            row = await _find_usable(connection, _BY_SECRET, hash_)
+        return None if row is None else self._make_credential(row)
 
     async def key(self, key_id: str) -> Credential | None:
         """Return the API key with this id."""
         async with self._database.read() as connection:
-            row = (await connection.execute(_key(key_id))).first()
-        return None if row is None else self._credential(row._asdict())
+            row = (await connection.execute(_select_key(key_id))).first()
+        return None if row is None else self._make_credential(row._asdict())
 
     async def keys(self) -> list[Credential]:
         """Return all API keys, including expired ones, oldest first."""
-        return await self._list(_IS_KEY)
+        return await self._list_credentials(_IS_KEY)
 
     async def names(self) -> dict[str, str]:
         """Return id -> name for all API keys."""
@@ -300,13 +300,13 @@ class Credentials:
 
     async def admins(self) -> list[Credential]:
         """Return all admin credentials, including expired ones, oldest first."""
-        return await self._list(~_IS_KEY)
+        return await self._list_credentials(~_IS_KEY)
 
-    async def _list(self, kind: ColumnElement[bool]) -> list[Credential]:
+    async def _list_credentials(self, kind: ColumnElement[bool]) -> list[Credential]:
         statement = select(table).where(kind).order_by(table.c.created_ms, table.c.id)
         async with self._database.read() as connection:
             rows = (await connection.execute(statement)).all()
-        return [self._credential(row._asdict()) for row in rows]
+        return [self._make_credential(row._asdict()) for row in rows]
 
     async def of_wallet(self, wallet_id: str) -> list[Row]:
         """Return rows for the keys that may use a wallet, oldest first. A row's `principal` is a
@@ -318,16 +318,16 @@ class Credentials:
     async def rotate(
         self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None
     ) -> Credential:
-        """Give a key a new secret, see `Credential.rotated`; raises `NotFound` too."""
+        """Give an API key a new secret as `Credential.rotated` does; also raises `NotFound`."""
         async with self._database.write() as connection:
-            row = (await connection.execute(_key(key_id).with_for_update())).first()
+            row = (await connection.execute(_select_key(key_id).with_for_update())).first()
             if row is None:
                 raise not_found(is_admins=False)
-            was = self._credential(row._asdict())
+            was = self._make_credential(row._asdict())
             now = was.rotated(hash_, await clock(connection), overlap_s, until_ms)
             fields = {name: getattr(now, name) for name in _OF_SECRETS}
             await connection.execute(update(table).where(table.c.id == key_id).values(**fields))
-            record_act(connection, EventKind.KEY_CHANGED, _subject(now), was.terms, now.terms)
+            record_act(connection, EventKind.KEY_CHANGED, _event_subject(now), was.terms, now.terms)
         return now
 
     async def revoke(self, credential_id: str, *, is_admins: bool) -> Credential:
@@ -338,18 +338,18 @@ class Credentials:
             row = (await connection.execute(statement)).first()
             if row is None:
                 raise not_found(is_admins=is_admins)
-            was = self._credential(row._asdict())
+            was = self._make_credential(row._asdict())
             event = EventKind.KEY_REVOKED if was.role is None else EventKind.ADMIN_REVOKED
-            record_act(connection, event, _subject(was), before=was.terms)
+            record_act(connection, event, _event_subject(was), before=was.terms)
         self._uses.pop(credential_id, None)
         return was
 
-    def used(self, credential: Credential, ms: int) -> None:
-        """Note the time of a use; the next `flush` writes it."""
+    def note_use(self, credential: Credential, ms: int) -> None:
+        """Remember the time when a credential was used; the next `flush` stores it."""
         self._uses[credential.id] = ms
 
     async def flush(self) -> None:
-        """Write the noted times in one transaction; the next flush retries a failed write."""
+        """Store the remembered times in one transaction; the next flush retries a failed write."""
         if not self._uses:
             return
         uses, self._uses = self._uses, {}
@@ -360,7 +360,7 @@ class Credentials:
             self._uses = uses | self._uses
             raise
 
-    def _credential(self, row: Mapping[str, Any]) -> Credential:
+    def _make_credential(self, row: Mapping[str, Any]) -> Credential:
         found = Credential.from_row(row)
         noted = self._uses.get(found.id)
         if noted is None:
@@ -375,7 +375,7 @@ async def record_uses(connection: AsyncConnection, uses: Mapping[str, int]) -> N
     await connection.execute(_RECORD_USE, rows)
 
 
-async def _usable(
+async def _find_usable(
     connection: AsyncConnection, statement: Prepared, hash_: str
 ) -> Mapping[str, Any] | None:
     row = await statement.first(connection, {"b_hash": hash_})
@@ -385,7 +385,7 @@ async def _usable(
     # Most credentials are settled here, without a query for the database's clock.
     if fields["expires_ms"] is None and fields["hash"] == hash_:
         return fields
-    return fields if usable_at(fields, hash_, await clock(connection)) else None
+    return fields if is_usable_at(fields, hash_, await clock(connection)) else None
 
 
 async def _check_admins(connection: AsyncConnection, name: str) -> None:
@@ -393,15 +393,15 @@ async def _check_admins(connection: AsyncConnection, name: str) -> None:
     await lock_exclusive(connection, _ADMINS_LOCK)
     names = set(await connection.scalars(select(table.c.name).where(~_IS_KEY)))
     if name in names:
-        raise InvalidRequest(f"name: an admin credential is named {name} already; revoke it first")
+        raise InvalidRequest(f"name: another admin credential is named {name}; revoke it first")
     if len(names) >= MOST_ADMINS:
-        raise InvalidRequest(f"There are at most {MOST_ADMINS} admin credentials; revoke one")
+        raise InvalidRequest(f"{MOST_ADMINS} admin credentials exist, the maximum; revoke one")
 
 
-def _key(key_id: str) -> Select[Any]:
+def _select_key(key_id: str) -> Select[Any]:
     return select(table).where(table.c.id == key_id, _IS_KEY)
 
 
-def _fields(credential: Credential) -> dict[str, Any]:
+def _row_fields(credential: Credential) -> dict[str, Any]:
     role = None if credential.role is None else credential.role.value
     return asdict(credential) | {"role": role, "permissions": list(credential.permissions)}

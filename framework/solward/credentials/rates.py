@@ -89,21 +89,21 @@ class RateLimiter:
         self._requests: dict[str, deque[float]] = {}
 
     async def take(self, key_id: str, limit: int) -> None:
-        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        """Count one request. Above the limit, raise `TooManyRequests` and do not count it."""
         now = self._clock()
         times = self._requests.setdefault(key_id, deque())
-        _shift(times, now)
+        _drop_old_times(times, now)
         if len(times) >= limit:
             # One more request is possible when this one leaves the window.
             wait = times[len(times) - limit] + WINDOW_S - now
-            raise TooManyRequests(limit, _seconds(wait), self._counted)
+            raise TooManyRequests(limit, _whole_seconds(wait), self._counted)
         times.append(now)
 
-    async def used(self) -> Mapping[str, int]:
+    async def request_counts(self) -> Mapping[str, int]:
         """Return key id -> number of its counted requests in the last minute."""
         now = self._clock()
         for times in self._requests.values():
-            _shift(times, now)
+            _drop_old_times(times, now)
         return {key_id: len(times) for key_id, times in self._requests.items()}
 
     async def forget(self, key_id: str) -> None:
@@ -112,19 +112,19 @@ class RateLimiter:
 
 
 class SharedRateLimiter:
-    """The windows of `SPENDING` in a database that several processes share, by its clock."""
+    """Sliding windows of `SPENDING` in the database of several processes, by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def take(self, key_id: str, limit: int) -> None:
-        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        """Count one request. Above the limit, raise `TooManyRequests` and do not count it."""
         async with self._database.write() as connection:
             wait_ms = await count_request(connection, key_id, limit)
         if wait_ms is not None:
-            raise TooManyRequests(limit, _seconds(wait_ms / 1000))
+            raise TooManyRequests(limit, _whole_seconds(wait_ms / 1000))
 
-    async def used(self) -> Mapping[str, int]:
+    async def request_counts(self) -> Mapping[str, int]:
         """Return key id -> number of its counted requests in the last minute, without zeros."""
         async with self._database.read() as connection:
             since = await clock(connection) - _WINDOW_MS
@@ -143,7 +143,7 @@ class SharedRateLimiter:
 
 
 class SharedTraffic:
-    """The windows of `ALL` in a database that several processes share, by the database's clock.
+    """Sliding windows of `ALL` in the database of several processes, by the database's clock.
 
     It never counts more requests than the limit in a window. A window may be up to a second longer,
     because the second in which it begins counts as a whole.
@@ -153,7 +153,7 @@ class SharedTraffic:
         self._database = database
 
     async def take(self, key_id: str, limit: int) -> None:
-        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        """Count one request. Above the limit, raise `TooManyRequests` and do not count it."""
         parameters = {"key": key_id, "most": limit, "window": int(WINDOW_S)}
         async with self._database.write() as connection:
             await lock_exclusive(connection, f"key-traffic:{key_id}")
@@ -163,7 +163,7 @@ class SharedTraffic:
 
 
 async def count_request(connection: AsyncConnection, key_id: str, most: int) -> int | None:
-    """Count one request of a key, unless the window (by the database's clock) has `most` already.
+    """Count one request of a key, unless its window, by the database's clock, already has `most`.
 
     Returns:
         None if it was counted, else the milliseconds until the next request may start.
@@ -188,12 +188,12 @@ def traffic_limiter(database: Database) -> Taking:
     return SharedTraffic(database) if database.shared else RateLimiter(counted=ALL)
 
 
-def _shift(times: deque[float], now: float) -> None:
+def _drop_old_times(times: deque[float], now: float) -> None:
     """Drop the times that have left the window."""
     while times and times[0] <= now - WINDOW_S:
         times.popleft()
 
 
-def _seconds(wait_s: float) -> int:
+def _whole_seconds(wait_s: float) -> int:
     """Return whole seconds, rounded up, at least 1."""
     return max(1, math.ceil(wait_s))

@@ -144,7 +144,7 @@ class Database:
             OtherSchema: its tables are not those of this version; nothing was changed.
             StoreError: it cannot be opened.
         """
-        parsed, file, lock = _parse(url, home), database_file(url, home), None
+        parsed, file, lock = _parse_url(url, home), database_file(url, home), None
         if file is not None:
             # Write-ahead files get the mode of the database, and all of them hold sealed keys.
             # SQLite reports what is wrong with the path.
@@ -176,7 +176,7 @@ class Database:
             ConfigError: the URL names no database that is supported.
             StoreError: there is none.
         """
-        parsed, file = _parse(url, home), database_file(url, home)
+        parsed, file = _parse_url(url, home), database_file(url, home)
         if file is not None and not file.is_file():
             raise StoreError(f"There is no database at {file}")
         return cls(parsed, inspects=True)
@@ -201,9 +201,9 @@ class Database:
                     await _begin_reading(connection)
                     yield connection
                 finally:
-                    await _finish(connection.close())
+                    await _run_to_end(connection.close())
             except (DatabaseError, Exhausted, sqlite3.Error) as error:
-                raise _translated(error) from error
+                raise _translate_error(error) from error
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -225,7 +225,7 @@ class Database:
                 async with transaction as connection:
                     yield connection
             except (DatabaseError, Exhausted, sqlite3.Error) as error:
-                raise _translated(error) from error
+                raise _translate_error(error) from error
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -238,13 +238,13 @@ class Database:
             publish = await self._end_events(connection, outbox.take(connection))
             # Committed events are published even if the caller was cancelled: they are durable by
             # then.
-            await _finish(_commit(connection, publish))
+            await _run_to_end(_commit_transaction(connection, publish))
         except BaseException:
             outbox.take(connection)
-            await _finish(connection.rollback())
+            await _run_to_end(connection.rollback())
             raise
         finally:
-            await _finish(connection.close())
+            await _run_to_end(connection.close())
 
     async def moment(self, connection: AsyncConnection) -> Moment:
         """Return the present time by the database's clock and by the clock of limits' windows."""
@@ -253,9 +253,9 @@ class Database:
         (row,) = await _NOW_AND_LEDGER_TIME.all(connection)
         return self.windows.moment(int(row.ms), int(row.ledger_ms))
 
-    async def keep_ledger_time(self, connection: AsyncConnection) -> None:
+    async def store_ledger_time(self, connection: AsyncConnection) -> None:
         """Store the ledger's time if it has advanced, as part of the caller's transaction."""
-        ledger_ms = self.windows.to_keep()
+        ledger_ms = self.windows.time_to_store()
         if ledger_ms is not None:
             await _KEEP_LEDGER_TIME.run(connection, {"b_ms": ledger_ms})
 
@@ -282,11 +282,11 @@ class Database:
     async def _end_events(
         self, connection: AsyncConnection, recorded: Sequence[Recorded]
     ) -> Callable[[], None]:
-        """Append events to the audit log before their commit; publishes them after it."""
+        """Append events to the audit log; return a function to publish them after the commit."""
         events = await outbox.append(connection, recorded, self.audit_key)
-        return partial(self._committed, events, recorded)
+        return partial(self._publish_events, events, recorded)
 
-    def _committed(self, events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
+    def _publish_events(self, events: Sequence[Event], recorded: Sequence[Recorded]) -> None:
         self.commits += 1
         if events:
             outbox.publish(events, recorded)
@@ -294,13 +294,13 @@ class Database:
                 self.on_committed(events)
 
 
-async def _commit(connection: AsyncConnection, publish: Callable[[], None]) -> None:
+async def _commit_transaction(connection: AsyncConnection, publish: Callable[[], None]) -> None:
     await connection.commit()
     publish()
 
 
-def _translated(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
-    """Return `StoreError` for a failure of the database itself, and any other error as it is."""
+def _translate_error(error: DatabaseError | Exhausted | sqlite3.Error) -> Exception:
+    """Return a `StoreError` if the database itself failed, else the unchanged error."""
     if isinstance(error, Exhausted):
         return StoreError(f"The database refused: {error.args[0]}")
     if isinstance(error, sqlite3.Error):
@@ -324,12 +324,12 @@ async def _begin_reading(connection: AsyncConnection) -> None:
         await connection.execution_options(**_READING)
     except BaseException:
         # It may have one of them already, which the pool would not take back.
-        await _finish(connection.invalidate())
+        await _run_to_end(connection.invalidate())
         raise
 
 
-async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end even if the caller is cancelled, then raise the cancellation."""
+async def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work` to its end even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -362,13 +362,13 @@ async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
 
 
 async def lock_shared(connection: AsyncConnection, name: str) -> None:
-    """Lock a name together with others that share it until the transaction ends."""
+    """Lock a name until the transaction ends; other transactions may share the lock."""
     if connection.dialect.name != "sqlite":
         await _LOCK_SHARED.all(connection, {"name": name})
 
 
 async def clock(connection: AsyncConnection) -> int:
-    """Return milliseconds since the epoch, the same for every process on this database."""
+    """Return the database's time in Unix milliseconds, which all its processes share."""
     if connection.dialect.name == "sqlite":
         return now_ms()
     return int(await _NOW.scalar(connection))
@@ -380,11 +380,11 @@ def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
     Raises:
         ConfigError: the URL names no database that is supported.
     """
-    parsed = _parse(url, home)
+    parsed = _parse_url(url, home)
     return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
 
 
-def _parse(url: str | SecretStr | None, home: Path) -> URL:
+def _parse_url(url: str | SecretStr | None, home: Path) -> URL:
     if url is None:
         return URL.create("sqlite", database=str(home / "solward.db"))
     address = url.get_secret_value() if isinstance(url, SecretStr) else url
@@ -419,9 +419,9 @@ def _server_engine(url: URL) -> AsyncEngine:
         raise ConfigError(
             "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
         ) from None
-    event.listen(engine.sync_engine, "handle_error", _without_values)
+    event.listen(engine.sync_engine, "handle_error", _hide_values)
     event.listen(engine.sync_engine, "connect", _set_idle_timeout)
-    event.listen(engine.sync_engine, "checkout", partial(_refuse_ended, engine.dialect))
+    event.listen(engine.sync_engine, "checkout", partial(_replace_ended, engine.dialect))
     return engine
 
 
@@ -438,20 +438,20 @@ def _sqlite_engine(url: URL, *, writer: bool) -> Engine:
     return engine
 
 
-def _without_values(context: ExceptionContext) -> None:
+def _hide_values(context: ExceptionContext) -> None:
     if context.sqlalchemy_exception is not None:
         hide_values(context.original_exception, context.sqlalchemy_exception)
 
 
 def _set_idle_timeout(connection: Any, _record: object) -> None:
-    """Limit how long other processes wait for rows that a stopped process has locked."""
+    """Make the server end idle transactions, which would keep rows locked if a process stops."""
     cursor = connection.cursor()
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TIMEOUT_S}s'")
     cursor.close()
     connection.commit()
 
 
-def _refuse_ended(dialect: Dialect, connection: Any, _record: object, _proxy: object) -> None:
+def _replace_ended(dialect: Dialect, connection: Any, _record: object, _proxy: object) -> None:
     """Make the pool replace a connection that the server ended while it was idle.
 
     `pool_pre_ping` would ask the server before every transaction. Instead, this looks for unread

@@ -32,7 +32,7 @@ async def check_network(database: Database, network: str) -> str | None:
     """
     async with database.read() as connection:
         bound: str | None = (await connection.execute(_SELECT)).scalar_one()
-    mismatch = _mismatch(bound, network, shared=database.shared)
+    mismatch = _find_mismatch(bound, network, shared=database.shared)
     if mismatch is not None:
         raise ConfigError(f"{mismatch.found}. {mismatch.advice}")
     return bound
@@ -55,7 +55,7 @@ async def bind_network(database: Database, network: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class NetworkMismatch:
     """The database's network is not the network of the settings."""
 
     found: str
@@ -64,22 +64,22 @@ class Mismatch:
 
 async def network_mismatch(
     connection: AsyncConnection, network: str, *, shared: bool
-) -> Mismatch | None:
+) -> NetworkMismatch | None:
     """Return why a service on this network cannot start on the database, or None if it can.
 
     Args:
         shared: whether the database is on a server (`DATABASE_URL`), not a file in the home.
     """
     bound: str | None = (await connection.execute(_SELECT)).scalar_one()
-    return _mismatch(bound, network, shared=shared)
+    return _find_mismatch(bound, network, shared=shared)
 
 
-def _mismatch(bound: str | None, network: str, *, shared: bool) -> Mismatch | None:
+def _find_mismatch(bound: str | None, network: str, *, shared: bool) -> NetworkMismatch | None:
     if bound in (None, network):
         return None
     place = "DATABASE_URL" if shared else "SOLWARD_HOME"
-    return Mismatch(
-        f"SOLANA_NETWORK is {network}, and the database of {place} is of {bound}: its"
-        " transactions, limits and grants are that network's",
+    return NetworkMismatch(
+        f"SOLANA_NETWORK is {network}, but the database of {place} has transactions, limits and"
+        f" grants of {bound}",
         f"Set SOLANA_NETWORK to {bound}, or {place} to one for {network}",
     )

@@ -25,7 +25,7 @@ from solward.database.tables import address_book, agents, contacts, credentials,
 from solward.types.roles import is_key
 
 CONTACTS_LOCK: Final = "contacts"
-"""Held alone by who names a contact, and shared by who makes wallets, whose names may not meet."""
+"""Name of a lock: exclusive to name a contact, shared to make wallets, so that names differ."""
 
 
 class ContactRow(NamedTuple):
@@ -59,8 +59,8 @@ async def address_book_rows(connection: AsyncConnection) -> list[ContactRow]:
     return sorted(rows, key=lambda each: (each.created_ms is None, each.name, each.address))
 
 
-async def looks_of_contacts(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
-    """Return those of the skeletons that are also a contact's, whose name then looks the same."""
+async def known_skeletons(connection: AsyncConnection, skeletons: Collection[str]) -> set[str]:
+    """Return the skeletons that a contact's name has too: such names look the same to people."""
     rows = await _LOOKS.all(connection, {"b_skeletons": list(skeletons)})
     return {row[0] for row in rows}
 
@@ -78,7 +78,7 @@ async def remove_contact(connection: AsyncConnection, address: str) -> str | Non
     return (await connection.execute(statement)).scalar()
 
 
-async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
+async def groups(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
     """Return the policy's groups as name -> addresses, both sorted."""
     statement = select(address_book).order_by(address_book.c.name, address_book.c.address)
     found: dict[str, list[str]] = {}
@@ -87,8 +87,8 @@ async def book(connection: AsyncConnection) -> dict[str, tuple[str, ...]]:
     return {name: tuple(addresses) for name, addresses in found.items()}
 
 
-async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]]) -> None:
-    """Replace the policy's groups; for changes of the policy alone."""
+async def put_groups(connection: AsyncConnection, book: Mapping[str, Sequence[str]]) -> None:
+    """Replace the policy's groups; call it only to change the policy."""
     await connection.execute(delete(address_book))
     rows = [{"name": name, "address": each} for name, found in book.items() for each in found]
     if rows:
@@ -96,9 +96,9 @@ async def put_book(connection: AsyncConnection, book: Mapping[str, Sequence[str]
 
 
 async def own_wallets(connection: AsyncConnection, called: str | None = None) -> list[Row]:
-    """Return `id`, `name`, `address`, `created_by` of all wallets, or those with a name or id."""
+    """Return `id`, `name`, `address`, `created_by` of all wallets, or of those named `called`."""
     is_called = or_(wallets.c.id == called, wallets.c.name == called)
-    return await _wallets(connection, true() if called is None else is_called)
+    return await _select_wallets(connection, true() if called is None else is_called)
 
 
 async def wallet_names(
@@ -106,10 +106,10 @@ async def wallet_names(
 ) -> list[Row]:
     """Return the rows of the wallets with one of these ids or addresses; see `own_wallets`."""
     is_asked = or_(wallets.c.id.in_(ids), wallets.c.public_key.in_(addresses))
-    return await _wallets(connection, is_asked)
+    return await _select_wallets(connection, is_asked)
 
 
-async def _wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> list[Row]:
+async def _select_wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> list[Row]:
     address = wallets.c.public_key.label("address")
     statement = select(wallets.c.id, wallets.c.name, address, wallets.c.created_by)
     return list(await connection.execute(statement.where(where)))

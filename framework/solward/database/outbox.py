@@ -82,20 +82,20 @@ class Head(NamedTuple):
     mac: str | None = None
 
     def signed(self, key: bytes | None, chain: str) -> Head:
-        """Return the same end with its MAC, or without a MAC if there is no key."""
-        return self._replace(mac=None if key is None else self._mac(key, chain))
+        """Return this head with its MAC, or without a MAC if there is no key."""
+        return self._replace(mac=None if key is None else self._head_mac(key, chain))
 
     def is_authentic(self, key: bytes, chain: str) -> bool:
-        """Return whether the holder of the key wrote this end for this chain."""
-        return self.mac is not None and hmac.compare_digest(self.mac, self._mac(key, chain))
+        """Return whether a holder of the key wrote this head for this chain."""
+        return self.mac is not None and hmac.compare_digest(self.mac, self._head_mac(key, chain))
 
     def followed_by(self, following: Head, key: bytes | None, chain: str) -> Head:
-        """Return the end that replaces this one, authentic only if this one is."""
+        """Return the following head with a MAC; without one if this head is not authentic."""
         if key is None or self.is_authentic(key, chain):
             return following.signed(key, chain)
         return following._replace(mac=BROKEN)
 
-    def _mac(self, key: bytes, chain: str) -> str:
+    def _head_mac(self, key: bytes, chain: str) -> str:
         fields = (_DOMAIN, chain, *self[:-1])
         return hmac.digest(key, msgspec.json.encode(fields), "sha256").hex()
 
@@ -126,7 +126,7 @@ _BASE: dict[str, ColumnElement[int]] = {
 _service = audit_heads.alias("service")
 
 
-def _heads(dialect: str) -> Select[tuple[Any, ...]]:
+def _lock_heads_statement(dialect: str) -> Select[tuple[Any, ...]]:
     heads = audit_heads.c
     service = [
         select(column).where(_service.c.chain == SERVICE_CHAIN).scalar_subquery()
@@ -141,7 +141,7 @@ def _heads(dialect: str) -> Select[tuple[Any, ...]]:
     )
 
 
-_LOCK_HEADS = {name: Prepared(_heads(name)) for name in _BASE}
+_LOCK_HEADS = {name: Prepared(_lock_heads_statement(name)) for name in _BASE}
 _FIRST_HEADS = Prepared(insert_new(audit_heads))
 _APPEND = ForEachRow.insert(audit)
 _MOVED = ("number", "hash", "service_number", "service_hash", "mac")
@@ -155,7 +155,7 @@ _MOVE_HEAD = ForEachRow(
 )
 
 Recorded: TypeAlias = tuple[str, Any, str | None, Context]
-"""Event, data and trace of what a write transaction recorded, and who did it, for its log line."""
+"""Event, data and trace of a recorded change, and the principal's context for its log line."""
 
 _recorded: WeakKeyDictionary[Connection | None, list[Recorded]] = WeakKeyDictionary()
 
@@ -170,7 +170,7 @@ _LINES: dict[str, str] = {
 
 
 def begin(connection: AsyncConnection) -> None:
-    """Allow `record` on this connection, until `take`."""
+    """Allow calls of `record` on this connection until `take` is called."""
     _recorded[connection.sync_connection] = []
 
 
@@ -302,7 +302,7 @@ async def append_many(
         return []
     dialect = connection.dialect.name
     chains = sorted({chain for chain, _event, _data in events})
-    base, service_number, service_hash, heads = await _lock(connection, chains, key)
+    base, service_number, service_hash, heads = await _lock_heads(connection, chains, key)
     if dialect != "sqlite" and len(events) > 1 << _EVENT_BITS:
         raise StoreError("One transaction cannot tell more than 65536 events")
     ends = {chain: (head.number, head.hash) for chain, head in heads.items()}
@@ -352,10 +352,10 @@ def report_broken(chain: str, head: Head) -> None:
     _log.error("audit_broken", chain=chain, number=head.number)
 
 
-async def _lock(
+async def _lock_heads(
     connection: AsyncConnection, chains: list[str], key: bytes | None
 ) -> tuple[int, int, str | None, dict[str, Head]]:
-    """Lock the ends of chains to append to; creates those that begin.
+    """Lock the heads of the chains to append to, and create the heads of new chains.
 
     Returns:
         The `seq` before this transaction's first, number and hash of the last entry of the chain
@@ -380,7 +380,7 @@ async def _lock(
 
 
 def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
-    """Return the hash of an entry, from a JSON list, in which all parts are separated.
+    """Return an entry's hash, which is computed from a JSON list of its fields.
 
     The previous hash also binds chain and number, because it begins at the chain's genesis.
     """

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.records import given, insert_or_set
+from solward.database.records import insert_or_set, new_value
 from solward.database.tables import plugin_entries, plugin_stores, transactions
 from solward.support import jsontext
 from solward.types.entries import Entry, Put, value_text
@@ -47,7 +47,7 @@ class StoreBounds:
             size = len(value_text(put.value).encode())
             if size > self.value_bytes:
                 raise InvalidRequest(
-                    f"The value of {put.key!r} has {size} bytes as JSON; at most are"
+                    f"The value of {put.key!r} has {size} bytes as JSON; the maximum is"
                     f" {self.value_bytes} (PLUGIN_STORE_MAX_VALUE_BYTES)"
                 )
 
@@ -70,7 +70,7 @@ _ENTRIES = select(*_ENTRY).select_from(
 _COUNT_UP = insert_or_set(
     plugin_stores,
     ("wallet_id", "plugin"),
-    version=plugin_stores.c.version + given(plugin_stores, "version"),
+    version=plugin_stores.c.version + new_value(plugin_stores, "version"),
 ).returning(plugin_stores.c.version)
 _WRITE = insert_or_set(
     plugin_entries,
@@ -91,18 +91,18 @@ def third_party(via: Sequence[str]) -> str | None:
     return None if found == _OWN else found
 
 
-def _own(wallet_id: str, plugin: str) -> tuple[Any, ...]:
+def _own_entries(wallet_id: str, plugin: str) -> tuple[Any, ...]:
     return plugin_entries.c.wallet_id == wallet_id, plugin_entries.c.plugin == plugin
 
 
 async def get(connection: AsyncConnection, wallet_id: str, plugin: str, key: str) -> Entry | None:
     """Return one entry."""
-    wanted = _ENTRIES.where(*_own(wallet_id, plugin), plugin_entries.c.key == key)
+    wanted = _ENTRIES.where(*_own_entries(wallet_id, plugin), plugin_entries.c.key == key)
     row = (await connection.execute(wanted)).first()
-    return None if row is None else _entry(row)
+    return None if row is None else _read_entry(row)
 
 
-async def listed(
+async def list_entries(
     connection: AsyncConnection,
     wallet_id: str,
     plugin: str,
@@ -113,11 +113,11 @@ async def listed(
 ) -> tuple[Entry, ...]:
     """Return the entries whose keys begin with `prefix` and come after `after`, by key."""
     key = plugin_entries.c.key
-    wanted = _ENTRIES.where(*_own(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
+    wanted = _ENTRIES.where(*_own_entries(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
     if after is not None:
         wanted = wanted.where(key > after)
     rows = await connection.execute(wanted.order_by(key).limit(limit))
-    return tuple(map(_entry, rows))
+    return tuple(map(_read_entry, rows))
 
 
 async def write(
@@ -173,7 +173,7 @@ async def remove(
     if version is not None:
         await _check_versions(connection, wallet_id, plugin, [Put(key, None, version)])
     removed = await connection.execute(
-        delete(plugin_entries).where(*_own(wallet_id, plugin), plugin_entries.c.key == key)
+        delete(plugin_entries).where(*_own_entries(wallet_id, plugin), plugin_entries.c.key == key)
     )
     return bool(removed.rowcount)
 
@@ -183,18 +183,16 @@ async def purge(connection: AsyncConnection, plugin: str) -> int:
 
     Version numbers do not restart at 1, because a hold may refer to an earlier version.
     """
-    removed = await connection.execute(
-        delete(plugin_entries).where(plugin_entries.c.plugin == plugin)
-    )
+    statement = delete(plugin_entries).where(plugin_entries.c.plugin == plugin)
+    removed = await connection.execute(statement)
     return int(removed.rowcount)
 
 
 async def clear(connection: AsyncConnection, plugin: str, wallet_id: str, prefix: str = "") -> int:
     """Delete the entries whose keys begin with `prefix`; returns their number."""
     key = plugin_entries.c.key
-    removed = await connection.execute(
-        delete(plugin_entries).where(*_own(wallet_id, plugin), key >= prefix, key < prefix + _LAST)
-    )
+    found = *_own_entries(wallet_id, plugin), key >= prefix, key < prefix + _LAST
+    removed = await connection.execute(delete(plugin_entries).where(*found))
     return int(removed.rowcount)
 
 
@@ -205,25 +203,25 @@ async def _check_versions(
     if not asked:
         return
     wanted = select(plugin_entries.c.key, plugin_entries.c.version).where(
-        *_own(wallet_id, plugin), plugin_entries.c.key.in_(asked)
+        *_own_entries(wallet_id, plugin), plugin_entries.c.key.in_(asked)
     )
     found = {row.key: int(row.version) for row in await connection.execute(wanted)}
     for key, version in asked.items():
         now = found.get(key, 0)
         if now != version:
-            stands = f"has version {now}" if now else "is not there"
+            stands = f"has version {now}" if now else "does not exist"
             raise SkillError(
                 "store_changed",
-                f"The entry {key!r} {stands}, and version {version} was expected: another call"
-                " changed it, and this one did nothing",
+                f"The entry {key!r} {stands}, but version {version} was expected: another call"
+                " changed the entry, and this call changed nothing",
             )
 
 
 async def _check_bounds(
     connection: AsyncConnection, wallet_id: str, plugin: str, bounds: StoreBounds
 ) -> None:
-    wanted = select(func.count(), func.sum(plugin_entries.c.bytes)).where(*_own(wallet_id, plugin))
-    count, total = (await connection.execute(wanted)).one()
+    wanted = select(func.count(), func.sum(plugin_entries.c.bytes))
+    count, total = (await connection.execute(wanted.where(*_own_entries(wallet_id, plugin)))).one()
     for what, there, most, setting in (
         ("keys", int(count), bounds.keys, "PLUGIN_STORE_MAX_KEYS"),
         ("bytes", int(total or 0), bounds.total_bytes, "PLUGIN_STORE_MAX_BYTES"),
@@ -231,12 +229,12 @@ async def _check_bounds(
         if there > most:
             raise SkillError(
                 "store_full",
-                f"The plugin's store for this wallet would have {there} {what}; at most are {most}"
-                f" ({setting})",
+                f"The plugin's store for this wallet would have {there} {what}; the maximum is"
+                f" {most} ({setting})",
             )
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _read_entry(row: Sequence[Any]) -> Entry:
     key, text, version, changed_ms, transaction_id, status = row
     stands = None if status is None else TransactionStatus(status)
     return Entry(key, jsontext.loads(text), version, changed_ms, transaction_id, stands)

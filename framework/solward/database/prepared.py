@@ -47,12 +47,12 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 Row: TypeAlias = Any
-"""A named tuple; its names are those of the statement's columns, as Core's rows have them."""
+"""A named tuple whose fields are the statement's columns, as in a row of SQLAlchemy Core."""
 
 _Parameters: TypeAlias = Mapping[str, Any]
 _Process: TypeAlias = Callable[[Any], Any]
 _Take: TypeAlias = Callable[[_Parameters], Any]
-"""Takes one parameter of the driver from those that the caller gives."""
+"""Returns one of the driver's parameters from the caller's parameters."""
 
 _NONE: _Parameters = MappingProxyType({})
 # Lists of parameters are padded with their last value to one of a few lengths, so that few texts
@@ -88,7 +88,7 @@ class _Plan:
         if unknown := given.keys() - compiled.binds.keys():
             raise InvalidRequestError(f"The statement has no parameter {sorted(unknown)}")
         state = compiled.construct_expanded_state(
-            {name: _filled(v) if name in lists else v for name, v in given.items()}
+            {name: _pad_list(v) if name in lists else v for name, v in given.items()}
         )
         self.text = state.statement
         expanded = {
@@ -107,12 +107,12 @@ class _Plan:
                 compiled.binds[source].type.dialect_impl(dialect).bind_processor(dialect)
             )
             if source in given:
-                takes.append(_take(source, index, process))
+                takes.append(_parameter_getter(source, index, process))
                 if index is None and process is None:
                     plain.append(source)
             else:
                 value = state.parameters[name]
-                takes.append(_constant(value if process is None else process(value)))
+                takes.append(_constant_getter(value if process is None else process(value)))
         self._takes = takes
         # Takes all values at once, where each is just as it is given; of one name an itemgetter
         # gives the value, and no tuple.
@@ -162,7 +162,7 @@ class _Plan:
         self._make = row._make
 
 
-def _take(source: str, index: int | None, process: _Process | None) -> _Take:
+def _parameter_getter(source: str, index: int | None, process: _Process | None) -> _Take:
     """Return a function that gets one parameter, or one element of a list, in the driver's form."""
     if index is None:
         value: _Take = operator.itemgetter(source)
@@ -175,16 +175,16 @@ def _take(source: str, index: int | None, process: _Process | None) -> _Take:
     return value if process is None else lambda given: process(value(given))
 
 
-def _constant(value: Any) -> _Take:
+def _constant_getter(value: Any) -> _Take:
     return lambda _given: value
 
 
-def _filled(value: Sequence[Any]) -> list[Any]:
-    return [*value, *[value[-1]] * (_length(len(value)) - len(value))] if value else []
+def _pad_list(value: Sequence[Any]) -> list[Any]:
+    return [*value, *[value[-1]] * (_padded_length(len(value)) - len(value))] if value else []
 
 
-def _length(length: int) -> int:
-    """Return the length, a power of two or a multiple, to which a list of this length is padded."""
+def _padded_length(length: int) -> int:
+    """Return the padded length of a list: a power of two, or a multiple of `_STEP`."""
     if length > _STEP:
         return -(-length // _STEP) * _STEP
     return 1 << (length - 1).bit_length() if length else 0
@@ -214,7 +214,7 @@ class Prepared:
             sqlalchemy.exc.DBAPIError: as Core raises it, such as `IntegrityError`.
             sqlalchemy.exc.InvalidRequestError: a parameter is missing or unknown.
         """
-        plan, driver = await self._ready(connection, parameters)
+        plan, driver = await self._get_plan(connection, parameters)
         try:
             if plan.is_sqlite:
                 cursor = driver.execute(plan.text, plan.values(parameters))
@@ -222,7 +222,7 @@ class Prepared:
             cursor = await driver.execute(plan.text, plan.values(parameters))
             return plan.rows(cursor.description, await cursor.fetchall())
         except BaseException as error:
-            await _raise(connection, plan.text, error)
+            await _raise_as_core(connection, plan.text, error)
 
     async def first(
         self, connection: AsyncConnection, parameters: _Parameters = _NONE
@@ -238,13 +238,13 @@ class Prepared:
 
     async def run(self, connection: AsyncConnection, parameters: _Parameters = _NONE) -> int:
         """Run a statement without rows and return how many it changed; raises as `all`."""
-        plan, driver = await self._ready(connection, parameters)
+        plan, driver = await self._get_plan(connection, parameters)
         try:
             if plan.is_sqlite:
                 return int(driver.execute(plan.text, plan.values(parameters)).rowcount)
             return int((await driver.execute(plan.text, plan.values(parameters))).rowcount)
         except BaseException as error:
-            await _raise(connection, plan.text, error)
+            await _raise_as_core(connection, plan.text, error)
 
     async def many(self, connection: AsyncConnection, rows: Sequence[_Parameters]) -> int:
         """Run a statement without rows once for each of `rows`, which all have the same names, and
@@ -253,7 +253,7 @@ class Prepared:
             return 0
         if len(rows) == 1:
             return await self.run(connection, rows[0])
-        plan, driver = await self._ready(connection, rows[0])
+        plan, driver = await self._get_plan(connection, rows[0])
         try:
             values = [plan.values(row) for row in rows]
             if plan.is_sqlite:
@@ -262,12 +262,12 @@ class Prepared:
             await cursor.executemany(plan.text, values)
             return int(cursor.rowcount)
         except BaseException as error:
-            await _raise(connection, plan.text, error)
+            await _raise_as_core(connection, plan.text, error)
 
-    async def _ready(
+    async def _get_plan(
         self, connection: AsyncConnection, parameters: _Parameters
     ) -> tuple[_Plan, Any]:
-        """Return the plan for these parameters, and the driver's connection in a transaction."""
+        """Begin a transaction if needed; return the plan and the driver's connection."""
         sync = connection.sync_connection
         assert sync is not None
         if not sync.in_transaction():
@@ -276,16 +276,16 @@ class Prepared:
         key: tuple[Any, ...] = (dialect.name, *parameters)
         for name in self._lists:
             if name in parameters:
-                key += (_length(len(parameters[name])),)
+                key += (_padded_length(len(parameters[name])),)
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _Plan(self.statement, dialect, parameters, self._lists)
         return plan, sync.connection.driver_connection
 
 
-async def _raise(connection: AsyncConnection, text: str, error: BaseException) -> NoReturn:
-    """Raise Core's error for one of the driver; a connection that was lost or whose statement was
-    cut off is not used again, as by Core."""
+async def _raise_as_core(connection: AsyncConnection, text: str, error: BaseException) -> NoReturn:
+    """Raise SQLAlchemy's error for a driver's error. As SQLAlchemy does, discard the connection if
+    it was lost or its statement was cut off."""
     sync, dialect = connection.sync_connection, connection.dialect
     assert sync is not None
     drivers: Any = dialect.loaded_dbapi.Error

@@ -24,9 +24,9 @@ class Form(NamedTuple):
 
 
 TEXTS: Final = Form(tuple, list)
-"""A tuple in a column of JSON."""
+"""Converts a tuple to a column of JSON and back."""
 EXACT: Final = Form(jsontext.loads, lambda value: jsontext.dumps(dict(value)))
-"""An object in a column of text, as JSON with exact decimals."""
+"""Converts an object to a column of text, as JSON with exact decimals, and back."""
 
 
 # SQLite accepts PostgreSQL's `ON CONFLICT`, so its insert of SQLAlchemy serves both databases.
@@ -44,24 +44,24 @@ def insert_or_set(
     where: ColumnElement[bool] | TextClause | None = None,
     **changed: ColumnElement[Any],
 ) -> Insert:
-    """Return an insert that changes the existing row if one has the same `key`.
+    """Return an insert that changes the existing row with the same `key`, if there is one.
 
     Args:
         columns: are set to the values of the inserted row.
         where: which rows are changed; None for all.
         changed: column -> its new value, from the existing row and the `given` values.
     """
-    new = {name: given(table, name) for name in columns}
+    new = {name: new_value(table, name) for name in columns}
     return insert(table).on_conflict_do_update(index_elements=key, set_=new | changed, where=where)
 
 
-def given(table: Table, column: str) -> ColumnElement[Any]:
+def new_value(table: Table, column: str) -> ColumnElement[Any]:
     """Return the value of a column in the row that `insert_or_set` inserts."""
     return insert(table).excluded[column]
 
 
-def words(kind: type[StrEnum]) -> Form:
-    """Return the form of an enumeration's member in a column of text."""
+def enum_form(kind: type[StrEnum]) -> Form:
+    """Return the form that stores members of an enumeration in a column of text."""
     return Form(kind, attrgetter("value"))
 
 
@@ -84,13 +84,13 @@ class Records(Generic[T]):
 
     def read(self, values: Sequence[Any], **others: Any) -> T:
         """Return the record of a row of `columns`; `others` are its fields without a column."""
-        return self._made(dict(zip(self._names, values, strict=True), **others))
+        return self._make_record(dict(zip(self._names, values, strict=True), **others))
 
     def from_row(self, row: Mapping[str, Any], **others: Any) -> T:
         """Return the record of a row that is read by column names; `others` as in `read`."""
-        return self._made({name: row[name] for name in self._names} | others)
+        return self._make_record({name: row[name] for name in self._names} | others)
 
-    def _made(self, found: dict[str, Any]) -> T:
+    def _make_record(self, found: dict[str, Any]) -> T:
         for name, form in self._forms:
             value = found[name]
             if value is not None:

@@ -36,7 +36,7 @@ def statements(dialect: str) -> tuple[str, ...]:
     made: list[ExecutableDDLElement] = []
     for table in metadata.sorted_tables:
         made.append(CreateTable(table))
-        made += map(CreateIndex, sorted(table.indexes, key=_place))
+        made += map(CreateIndex, sorted(table.indexes, key=_index_order))
     # Releases of SQLAlchemy may break lines differently.
     texts = (" ".join(str(each.compile(dialect=compiler)).split()) for each in made)
     return (*texts, *(each for on, each in AFTERWARDS if on in (None, dialect)))
@@ -48,7 +48,7 @@ def schema_of(dialect: str) -> str:
     return hashlib.sha256(";".join(statements(dialect)).encode()).hexdigest()
 
 
-def _place(index: Index) -> tuple[bool, str]:
+def _index_order(index: Index) -> tuple[bool, str]:
     """Sort key: partial indexes last. If two indexes fit a statement equally well, SQLite uses the
     one that was made last. SQLAlchemy keeps a table's indexes in a set, without an order.
     """
@@ -70,7 +70,7 @@ async def make_schema(connection: AsyncConnection) -> None:
     Raises:
         OtherSchema: as `has_schema`.
     """
-    await connection.run_sync(_make)
+    await connection.run_sync(_make_tables)
     if connection.dialect.name != "sqlite":
         await connection.execute(_NEVER_BACK)
 
@@ -82,17 +82,17 @@ def _has_schema(connection: Connection) -> bool:
     if not tables and not (connection.dialect.name == "sqlite" and found.get_view_names()):
         return False
     stored = select(schema_hash.c.hash)
-    if schema_hash.name not in tables or [*connection.scalars(stored)] != [_expected(connection)]:
+    if schema_hash.name not in tables or [*connection.scalars(stored)] != [_own_hash(connection)]:
         raise OtherSchema
     return True
 
 
-def _make(connection: Connection) -> None:
+def _make_tables(connection: Connection) -> None:
     if not _has_schema(connection):
         for statement in statements(connection.dialect.name):
             connection.exec_driver_sql(statement)
-        connection.execute(insert(schema_hash).values(hash=_expected(connection)))
+        connection.execute(insert(schema_hash).values(hash=_own_hash(connection)))
 
 
-def _expected(connection: Connection) -> str:
+def _own_hash(connection: Connection) -> str:
     return schema_of(connection.dialect.name)

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[Sequence[Item]], Awaitable[Any]]
 
 
 def is_shared_failure(error: Exception) -> bool:
-    """Return whether an error concerns all items: the ledger or the database is unreachable."""
+    """Return whether an error affects all items: the ledger or the database is unreachable."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     if isinstance(error, LedgerRejected) and error.code == _INVALID_PARAMS:
@@ -28,12 +28,12 @@ def is_shared_failure(error: Exception) -> bool:
     return isinstance(error, LedgerError | OperationalError | InterfaceError | PoolTimeout)
 
 
-class SetApart(Generic[Item]):
-    """Sets failing items apart: reports each once and retries it alone, with growing delays."""
+class FailureIsolator(Generic[Item]):
+    """Isolates failing items: reports each item once and retries it alone, with growing delays."""
 
     def __init__(self, name_of: Callable[[Item], str], tell: Callable[[str], object]) -> None:
-        """Create it with `name_of`, which identifies an item, and `tell`, which logs the name of an
-        item that is set apart together with the exception being handled."""
+        """Store `name_of`, which returns an item's name, and `tell`, which logs a failing item's
+        name with the exception being handled."""
         self._name_of, self._tell = name_of, tell
         # Item name -> monotonic time of its next attempt, and the delay after that; in seconds.
         self._failed: dict[str, tuple[float, float]] = {}
@@ -49,12 +49,12 @@ class SetApart(Generic[Item]):
         """
         now = time.monotonic()
         due = [self._failed.get(self._name_of(item), (None, 0.0))[0] for item in items]
-        await self._work([i for i, at in zip(items, due, strict=True) if at is None], work)
+        await self._work_or_split([i for i, at in zip(items, due, strict=True) if at is None], work)
         for item, at in zip(items, due, strict=True):
             if at is not None and at <= now:
-                await self._work([item], work)
+                await self._work_or_split([item], work)
 
-    async def _work(self, items: Sequence[Item], work: Work[Item]) -> None:
+    async def _work_or_split(self, items: Sequence[Item], work: Work[Item]) -> None:
         if not items:
             return
         try:
@@ -70,8 +70,8 @@ class SetApart(Generic[Item]):
                 self._failed.pop(self._name_of(item), None)
             return
         half = len(items) // 2
-        await self._work(items[:half], work)
-        await self._work(items[half:], work)
+        await self._work_or_split(items[:half], work)
+        await self._work_or_split(items[half:], work)
 
     def _set_apart(self, name: str) -> None:
         if name not in self._failed:

@@ -58,11 +58,11 @@ _READER_WAIT_S = 30.0
 T = TypeVar("T")
 
 EndBlock: TypeAlias = Callable[[AsyncConnection], Awaitable[None]]
-"""Called as the last part of each write block."""
+"""A function to call at the end of each write block."""
 EndGroup: TypeAlias = Callable[
     [AsyncConnection, Sequence[Recorded]], Awaitable[Callable[[], object]]
 ]
-"""Called before the commit with what the blocks recorded; what it returns is called after it."""
+"""A function to call with the recorded events before a commit; it returns one to call after."""
 
 # `struct flock` of fcntl(2): type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
@@ -84,7 +84,7 @@ class DriverConnection(sqlite3.Connection):
 
 
 class SQLiteConnection:
-    """An open connection: the used part of `AsyncConnection`; statements run without waiting.
+    """An open connection with the used methods of `AsyncConnection`; they run synchronously.
 
     Attributes:
         driver: the driver's own connection.
@@ -99,7 +99,7 @@ class SQLiteConnection:
         self.driver = driver
 
     async def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[Any]:
-        """See `AsyncConnection`; the other methods are alike."""
+        """See `AsyncConnection`, which has the other methods too."""
         return self.sync_connection.execute(statement, parameters)
 
     async def scalar(self, statement: Executable, parameters: Any = None) -> Any:
@@ -119,7 +119,7 @@ class SQLiteConnection:
 
 
 class SQLiteReaders:
-    """Read transactions, each on one snapshot of the database; none waits for a writer."""
+    """Opens read transactions. Each sees one snapshot of the database and waits for no writer."""
 
     def __init__(self, engine: Engine, most: int) -> None:
         self._engine = engine
@@ -136,7 +136,7 @@ class SQLiteReaders:
             sqlalchemy.exc.TimeoutError: all connections were in use for too long.
         """
         if self._places.locked():
-            await self._wait()
+            await self._wait_connection()
         else:
             await self._places.acquire()
         try:
@@ -145,7 +145,7 @@ class SQLiteReaders:
                 opened.driver.execute("BEGIN")
                 yield cast("AsyncConnection", opened)
             finally:
-                self._give(opened)
+                self._return_connection(opened)
         finally:
             self._places.release()
 
@@ -156,7 +156,7 @@ class SQLiteReaders:
             self._free.pop().sync_connection.close()
         self._engine.dispose()
 
-    async def _wait(self) -> None:
+    async def _wait_connection(self) -> None:
         try:
             async with asyncio.timeout(_READER_WAIT_S):
                 await self._places.acquire()
@@ -164,7 +164,7 @@ class SQLiteReaders:
             used = f"{self._most} connections are in use"
             raise Exhausted(f"{used}, and none became free in {_READER_WAIT_S:g} s") from None
 
-    def _give(self, opened: SQLiteConnection) -> None:
+    def _return_connection(self, opened: SQLiteConnection) -> None:
         connection = opened.sync_connection
         try:
             opened.driver.rollback()
@@ -179,7 +179,7 @@ class SQLiteReaders:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """The writers' blocks in one database transaction.
+    """Several writers' blocks that share one database transaction.
 
     Attributes:
         recorded: events of the blocks, in their order.
@@ -201,7 +201,7 @@ class _Group:
             if not each.done():
                 each.set_result(None)
 
-    async def outlast(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait for the group's end even if the caller is cancelled; then raise the cancellation.
 
         Raises:
@@ -222,7 +222,7 @@ class _Group:
 
 
 class SQLiteWriter:
-    """Write transactions."""
+    """Opens write transactions."""
 
     def __init__(self, engine: Engine, end_block: EndBlock, end_group: EndGroup) -> None:
         self._engine = engine
@@ -247,12 +247,12 @@ class SQLiteWriter:
         Raises:
             sqlite3.Error: the database refused; none of the block's changes were made.
         """
-        group = await self._turn()
+        group = await self._wait_turn()
         try:
             if group is None:
                 group = await self._begin()
         except BaseException:
-            self._hand_on(None)
+            self._hand_over_turn(None)
             raise
         assert self._opened is not None
         connection, driver = cast("AsyncConnection", self._opened), self._opened.driver
@@ -270,16 +270,16 @@ class SQLiteWriter:
                 raise sqlite3.OperationalError("the transaction was rolled back")
         except BaseException as error:
             outbox.take(connection)
-            self._take_back(group, error)
-            await self._pass_on(group)
+            self._undo_block(group, error)
+            await self._end_turn(group)
             if is_on_others and isinstance(error, Exception):
                 # The error may reveal other blocks' changes, so it waits until these are durable.
-                await group.outlast()
+                await group.wait_for_end()
             raise
         group.recorded += outbox.take(connection)
         group.blocks += 1
-        await self._pass_on(group)
-        await group.outlast()
+        await self._end_turn(group)
+        await group.wait_for_end()
 
     async def close(self) -> None:
         """Close the connection; a transaction still open is rolled back."""
@@ -289,8 +289,8 @@ class SQLiteWriter:
         self._engine.dispose()
         self._committer.shutdown()
 
-    async def _turn(self) -> _Group | None:
-        """Wait for the turn and return the group to join; None to begin a new group."""
+    async def _wait_turn(self) -> _Group | None:
+        """Wait for the writer's turn. Return the group to join, or None to begin a new group."""
         if not self._is_taken:
             self._is_taken = True
             return None
@@ -300,7 +300,7 @@ class SQLiteWriter:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                await self._pass_on(turn.result())
+                await self._end_turn(turn.result())
             raise
 
     async def _begin(self) -> _Group:
@@ -323,7 +323,7 @@ class SQLiteWriter:
             else:
                 return _Group()
 
-    def _take_back(self, group: _Group, error: BaseException) -> None:
+    def _undo_block(self, group: _Group, error: BaseException) -> None:
         """Undo the block's changes; after some errors SQLite has undone the whole transaction."""
         assert self._opened is not None
         if not group.blocks:
@@ -346,7 +346,7 @@ class SQLiteWriter:
         except sqlite3.Error:
             self._opened.sync_connection.invalidate()
 
-    async def _pass_on(self, group: _Group | None) -> None:
+    async def _end_turn(self, group: _Group | None) -> None:
         """End the turn: the next writer joins the group, or the group is committed."""
         if group is not None and group.lost is not None:
             group.end(group.lost)
@@ -358,15 +358,15 @@ class SQLiteWriter:
                 # them, because they run while the disk writes.
                 was_cancelled = await _let_others_run() or was_cancelled
                 turns -= 1
-            if group.blocks == _MOST_BLOCKS or not self._hand_on_if_waited(group):
+            if group.blocks == _MOST_BLOCKS or not self._wake_next_writer(group):
                 await self._commit(group)
             if was_cancelled:
-                await group.outlast()
+                await group.wait_for_end()
                 raise asyncio.CancelledError
             return
-        self._hand_on(None)
+        self._hand_over_turn(None)
 
-    def _hand_on_if_waited(self, group: _Group | None) -> bool:
+    def _wake_next_writer(self, group: _Group | None) -> bool:
         """Give the turn to the first writer that still waits; return False if no writer waits."""
         while self._waiting:
             turn = self._waiting.popleft()
@@ -375,8 +375,8 @@ class SQLiteWriter:
                 return True
         return False
 
-    def _hand_on(self, group: _Group | None) -> None:
-        self._is_taken = self._hand_on_if_waited(group)
+    def _hand_over_turn(self, group: _Group | None) -> None:
+        self._is_taken = self._wake_next_writer(group)
 
     async def _commit(self, group: _Group) -> None:
         assert self._opened is not None
@@ -398,7 +398,7 @@ class SQLiteWriter:
                 # The writers before this one return first.
                 was_cancelled = await _let_others_run() or was_cancelled
         finally:
-            self._hand_on(None)
+            self._hand_over_turn(None)
         if was_cancelled:
             raise asyncio.CancelledError
 
@@ -443,15 +443,15 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        if path.exists() and _identity(os.stat(path)) in _held:
-            raise _refusal(path, os.getpid())
+        if path.exists() and _file_identity(os.stat(path)) in _held:
+            raise _locked_error(path, os.getpid())
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock(self._descriptor, path)
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._identity = _identity(os.fstat(self._descriptor))
+        self._identity = _file_identity(os.fstat(self._descriptor))
         _held.add(self._identity)
 
     def release(self) -> None:
@@ -470,11 +470,11 @@ def _lock(descriptor: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             raise StoreError(f"The database {path} cannot be locked: {error.strerror}") from None
-        raise _refusal(path, _reader(descriptor)) from None
+        raise _locked_error(path, _find_lock_holder(descriptor)) from None
 
 
-def _reader(descriptor: int) -> int:
-    """Return the id of a process that has the database open, for errors; 0 if none is known."""
+def _find_lock_holder(descriptor: int) -> int:
+    """Return the id of a process that has the database open; 0 if it is not known."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
     try:
         kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
@@ -483,12 +483,12 @@ def _reader(descriptor: int) -> int:
     return 0 if kind == fcntl.F_UNLCK else max(0, int(process))
 
 
-def _refusal(path: Path, process: int) -> HomeLocked:
+def _locked_error(path: Path, process: int) -> HomeLocked:
     by = f"process {process}" if process else "another process"
     return HomeLocked(
         f"The database {path} is in use by {by}; stop it, or set another DATABASE_URL"
     )
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _file_identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino

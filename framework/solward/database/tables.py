@@ -59,8 +59,8 @@ class U64(TypeDecorator[int]):
         return None if value is None else min(value, COUNTED_MAX)
 
 
-def _partial(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
-    """Return an index of the rows that fit a condition, the same in both databases."""
+def _index_where(condition: str, name: str, *columns: str, unique: bool = False) -> Index:
+    """Return a partial index of the rows that meet a condition, the same in both databases."""
     where = text(condition)
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
@@ -107,7 +107,7 @@ audit = _table(
     Column("hash", Text, nullable=False, unique=True),
     Index(None, "chain", "number", unique=True),
     # The kinds in this index are rare, so the index costs nothing when money moves.
-    _partial(RARE, "ix_audit_rare", "seq"),
+    _index_where(RARE, "ix_audit_rare", "seq"),
 )
 
 # The end of each chain, and the number of entries that retention deleted. Appending locks the row;
@@ -231,18 +231,18 @@ transactions = _table(
         "seq",
         sqlite_where=text("created_ms IS NOT NULL"),
     ),
-    _partial("agent_id IS NOT NULL", "ix_transactions_agent", "agent_id", "created_ms", "seq"),
-    _partial(
+    _index_where("agent_id IS NOT NULL", "ix_transactions_agent", "agent_id", "created_ms", "seq"),
+    _index_where(
         "recipient IS NOT NULL", "ix_transactions_recipient", "recipient", "created_ms", "seq"
     ),
     # Records of a wallet by their requester, so that other requesters' records cost nothing.
-    _partial("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
+    _index_where("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
     # Reconciliation reads only unfinished records, so a long history does not slow it.
-    _partial("status = 'pending'", "ix_transactions_pending", "seq"),
+    _index_where("status = 'pending'", "ix_transactions_pending", "seq"),
     # A wallet may burn the tokens that it launched; a long history does not slow the check.
-    _partial("type = 'token_launch'", "ix_transactions_launches", "wallet_id"),
+    _index_where("type = 'token_launch'", "ix_transactions_launches", "wallet_id"),
     # A wallet's stakes, for RPC providers that do not list them.
-    _partial("type = 'stake'", "ix_transactions_stakes", "wallet_id"),
+    _index_where("type = 'stake'", "ix_transactions_stakes", "wallet_id"),
 )
 
 # Entries that plugins keep for wallets, by distribution (`solward.database.plugin_entries`).
@@ -349,7 +349,7 @@ _SUBTRACT = (
 )
 
 
-def _keep_totals(name: str, event: str, body: str, row: str) -> None:
+def _define_totals_trigger(name: str, event: str, body: str, row: str) -> None:
     """Run `body` after each INSERT, UPDATE or DELETE of a reservation whose scope has windows.
 
     Args:
@@ -371,9 +371,9 @@ def _keep_totals(name: str, event: str, body: str, row: str) -> None:
     )
 
 
-_keep_totals("added", "INSERT", _ADD, "NEW")
-_keep_totals("changed", "UPDATE", f"{_SUBTRACT} {_ADD}", "NEW")
-_keep_totals("removed", "DELETE", _SUBTRACT, "OLD")
+_define_totals_trigger("added", "INSERT", _ADD, "NEW")
+_define_totals_trigger("changed", "UPDATE", f"{_SUBTRACT} {_ADD}", "NEW")
+_define_totals_trigger("removed", "DELETE", _SUBTRACT, "OLD")
 
 # The input and result of grants' checks of each transaction with known bytes, in order of checking,
 # so that other grants can be tried on the same input.
@@ -430,7 +430,7 @@ pockets = _table(
     Column("created_ms", BigInteger, nullable=False),
     Column("opened_by", Text),  # a principal; only it and the operator use the position
     Index(None, "transaction_id"),
-    _partial("state = 'open'", "ix_pockets_open", "wallet_id"),
+    _index_where("state = 'open'", "ix_pockets_open", "wallet_id"),
     Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
 )
 
@@ -453,7 +453,7 @@ attempts = _table(
     Column("landed_ms", BigInteger),  # when `landed_slot` was stored
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
-    _partial(
+    _index_where(
         "state IN ('signed', 'sent', 'unknown')", "uq_attempts_live", "transaction_id", unique=True
     ),
 )
@@ -494,8 +494,8 @@ payments = _table(
     Index(None, "wallet_id", "seq"),
     Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
     # Payments whose offer or answer is still stored.
-    _partial(IS_KEPT, "ix_payments_kept", "created_ms"),
-    _partial(IS_KEPT, "ix_payments_principal", "principal", "created_ms"),
+    _index_where(IS_KEPT, "ix_payments_kept", "created_ms"),
+    _index_where(IS_KEPT, "ix_payments_principal", "principal", "created_ms"),
 )
 
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
@@ -527,7 +527,7 @@ holds = _table(
     Index(None, "wallet_id", "seq"),
     Index(None, "principal", "seq"),
     # Few holds are open at a time, so this index stays small.
-    _partial("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
+    _index_where("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
 )
 
 idempotency = _table(
@@ -565,7 +565,7 @@ credentials = _table(
     Column("read_only", Boolean, nullable=False, default=False),
     Index(None, "previous_hash"),
     Index(None, "name"),
-    _partial("role IS NOT NULL", "uq_credentials_admin", "name", unique=True),
+    _index_where("role IS NOT NULL", "uq_credentials_admin", "name", unique=True),
 )
 
 # Keys' transaction requests in the last minute, counted here if several processes serve.
@@ -662,7 +662,7 @@ webhook_deliveries = _table(
     Column("lease_until_ms", BigInteger, nullable=False),  # the sending process's lease; 0: none
     Index(None, "subject"),
     Index(None, "created_ms"),
-    _partial("state = 'waiting'", "ix_webhook_deliveries_waiting", "next_ms"),
+    _index_where("state = 'waiting'", "ix_webhook_deliveries_waiting", "next_ms"),
 )
 
 # Alerts that the webhook still has to send, by subject: all alerts of a subject since its last

@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One moment by two clocks, in milliseconds since the epoch.
+    """A moment as two clocks measure it, in milliseconds since the epoch.
 
     Attributes:
         database_ms: the time by the database's clock, which records have.
@@ -60,7 +60,7 @@ def _uptime_ms() -> int:
 
 
 class WindowClock:
-    """The windows' clock of a process."""
+    """A process's clock for the windows of limits."""
 
     def __init__(self, uptime_ms: Callable[[], int] = _uptime_ms) -> None:
         self._uptime_ms = uptime_ms
@@ -79,7 +79,7 @@ class WindowClock:
         self._observed = (ledger_ms, self._uptime_ms())
 
     def moment(self, database_ms: int, stored_ms: int = 0) -> Moment:
-        """Return the moment at which the database's clock is `database_ms`.
+        """Return the moment when the database's clock reads `database_ms`.
 
         Args:
             stored_ms: the ledger's time in the database; 0 if it has none.
@@ -87,23 +87,23 @@ class WindowClock:
         uptime = self._uptime_ms()
         if stored_ms > self._stored_ms:
             self._stored_ms = stored_ms
-            self._believe(stored_ms - uptime)
+            self._advance_offset(stored_ms - uptime)
         if self._observed is not None:
             (ledger_ms, at), self._observed = self._observed, None
             self._is_observed = True
             # A node whose time is ahead or false cannot move the end beyond the database's time.
-            self._believe(min(ledger_ms, database_ms - (uptime - at)) - at)
+            self._advance_offset(min(ledger_ms, database_ms - (uptime - at)) - at)
         if self._offset is None:
             # Before the first transaction all windows are empty.
             return Moment(database_ms, database_ms)
         ledger = self._offset + uptime
         self._last_ms = max(self._last_ms, ledger, min(database_ms, ledger + LEAD_MS))
         moment = Moment(database_ms, self._last_ms)
-        self._report(moment)
+        self._report_moment(moment)
         return moment
 
-    def to_keep(self) -> int | None:
-        """Return the ledger's time if it must be stored now, else None."""
+    def time_to_store(self) -> int | None:
+        """Return the ledger's time if it is due to be stored, else None."""
         if self._offset is None:
             return None
         ledger = self._offset + self._uptime_ms()
@@ -112,10 +112,10 @@ class WindowClock:
         self._stored_ms = ledger
         return ledger
 
-    def _believe(self, offset: int) -> None:
+    def _advance_offset(self, offset: int) -> None:
         self._offset = offset if self._offset is None else max(self._offset, offset)
 
-    def _report(self, moment: Moment) -> None:
+    def _report_moment(self, moment: Moment) -> None:
         metrics.WINDOWS_BEHIND.set(moment.behind_ms / 1000)
         is_behind = self._is_observed and moment.behind_ms > 0
         if is_behind and not self._is_behind:

@@ -69,7 +69,7 @@ from solward.types.manifest import (
     ProblemCode,
     Rejected,
     Terms,
-    shortened,
+    shorten_text,
 )
 from solward.types.payment import HttpAnswer, PaymentOffer, PaymentSpec
 from solward.types.provider import ProviderSpec
@@ -186,7 +186,7 @@ class PluginHosts:
         calls.times.append(now)
         often = len(calls.times) == _FAULTS and now - calls.times[0] < _FAULT_WINDOW_S
         if often and not calls.detail:
-            calls.detail = shortened(
+            calls.detail = shorten_text(
                 f"{_FAULTS} of its calls failed within {_FAULT_WINDOW_S:g} s, the last because of "
                 f"{fault}; it stays loaded"
             )

@@ -29,7 +29,7 @@ from solward.audit import alerts
 from solward.audit.acts import SERVICE
 from solward.audit.alerts import AUDIT_BROKEN, Alert
 from solward.database.database import Database, clock, try_lock_exclusive
-from solward.database.records import given, insert_or_set
+from solward.database.records import insert_or_set, new_value
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
 from solward.notify.deliveries import DeliveryClaim, Pace, Sender, new_client, send
@@ -45,7 +45,7 @@ from solward.telemetry.scrub import scrub_start
 from solward.types.errors import ConfigError, StoreError
 from solward.types.events import EventKind
 from solward.types.manifest import Problem
-from solward.types.record import present
+from solward.types.record import drop_none
 
 Format = Literal["json", "slack"]
 
@@ -268,7 +268,7 @@ def _note_from_event(told: tuple[str, _Data]) -> Note:
     if event == EventKind.TRANSACTION_BLOCKED:
         data = {**data, "rule": data["guardrailsApplied"][-1]}
     shows, grouped_by = _LINES[event]
-    fields = present(**{field: data.get(source) for field, source in shows.items()})
+    fields = drop_none(**{field: data.get(source) for field, source in shows.items()})
     name = _message_name(event, data)
     key = jsontext.dumps([name, *(fields.get(field) for field in grouped_by)])
     if "detail" in fields:
@@ -314,8 +314,8 @@ _NOTE = insert_or_set(
     ("key",),
     "last_ms",
     "fields",
-    count=_rows.count + given(alert_groups, "count"),
-    first_ms=case((_rows.count == 0, given(alert_groups, "first_ms")), else_=_rows.first_ms),
+    count=_rows.count + new_value(alert_groups, "count"),
+    first_ms=case((_rows.count == 0, new_value(alert_groups, "first_ms")), else_=_rows.first_ms),
 )
 _DUE = select(func.min(_rows.next_ms)).where(_rows.count > 0)
 _LAST = select(func.max(_rows.told_ms))

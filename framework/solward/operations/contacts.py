@@ -104,7 +104,7 @@ def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[Ow
     if any(each.address == new.address for each in own):
         raise InvalidRequest("address is a wallet of this service, which is called by its own name")
     books = (AddressBook.from_lists(contacts=each) for each in (known, wallets))
-    other = next(filter(None, (each.taken_for(new.address) for each in books)), None)
+    other = next(filter(None, (each.find_lookalike(new.address) for each in books)), None)
     if other is not None:
         raise InvalidRequest(
             f"address looks like {other.name} ({other.address}) and is another: compare every "

@@ -17,7 +17,7 @@ from typing import Any, Final
 from solders.instruction import Instruction
 
 from solward.context import PocketRequest
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward.solana.message import Call, decode_transaction, top_level_calls, unbatched
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -346,7 +346,7 @@ def plain_details(value: Mapping[str, Any]) -> Details:
         found: Details = jsontext.loads(text)
     except (TypeError, ValueError, RecursionError):
         raise InvalidRequest("details must be JSON data, amounts as Decimal") from None
-    if unfit := jsontext.unfit(found, "details"):
+    if unfit := jsontext.explain_unfit(found, "details"):
         raise InvalidRequest(f"{unfit}; nothing was sent")
     if len(text.encode()) > MAX_DETAILS_BYTES:
         # Lists of records write the details of every record, even of a refused one.
@@ -414,7 +414,7 @@ async def plan_pocket_call(
             raise InvalidRequest(f"tokens: {address} has a transfer hook, so no pocket can hold it")
         taxed = TRANSFER_FEE in mint.extensions
         sides.append((PocketToken(mint.address, mint.program, mint.decimals, taxed), units))
-        rent += most_rent(associated_account_size(mint))
+        rent += max_rent(associated_account_size(mint))
     intent = Intent(
         type=TransactionType.OTHER,
         wallet=wallet,

@@ -25,7 +25,7 @@ from solward.operations.declared import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
 from solward.operations.venues import Venue, Venues, every_offer
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward.solana.builders import pay, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
@@ -69,7 +69,7 @@ _FEE_SHARE = 10
 
 # The maximum that a venue's whole transaction may cost its pocket in addition to the amount:
 # network fee and priority, accounts for both tokens, and the minimum balance of an account.
-_CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + most_rent(0)
+_CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + max_rent(0)
 # The lamports that a pocket gets for these costs; most of them return. For takers with less than
 # 0.01 SOL some venues add their own signer as a sponsor, which no call may have.
 _FLOAT = 2 * _CALL_COSTS
@@ -573,7 +573,7 @@ async def _read_token(ledger: ReadLedger, address: str, field: str) -> _SwapToke
         # The hook's program would get accounts together with the wallet's signature.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
-    return _SwapToken(side, most_rent(associated_account_size(mint)))
+    return _SwapToken(side, max_rent(associated_account_size(mint)))
 
 
 def _plain_quote(quote: Quote) -> Quote:

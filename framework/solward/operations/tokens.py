@@ -45,7 +45,7 @@ from solward.operations.declared import (
 )
 from solward.operations.plans import plans
 from solward.operations.sol import parse_address
-from solward.solana.accounts import most_rent, rent_now
+from solward.solana.accounts import max_rent, rent_now
 from solward.solana.builders import (
     close_account,
     create_seeded,
@@ -136,7 +136,7 @@ async def plan_mint_supply(
     intent = Intent(
         type=TransactionType.MINT_SUPPLY,
         wallet=wallet,
-        rent_lamports=0 if is_open else most_rent(associated_account_size(found)),
+        rent_lamports=0 if is_open else max_rent(associated_account_size(found)),
         tokens_in={found.address: units},
         details={
             "mint": found.address,
@@ -372,7 +372,7 @@ async def plan_launch_token(
     intent = Intent(
         type=TransactionType.TOKEN_LAUNCH,
         wallet=wallet,
-        rent_lamports=mint_rent + most_rent(associated_account_size(mint)),
+        rent_lamports=mint_rent + max_rent(associated_account_size(mint)),
         tokens_in={mint.address: units},
         details={
             "mint": mint.address,
@@ -531,7 +531,7 @@ async def _opening_rent(ledger: ReadLedger, owner: str, account: str, mint: Mint
     existing = token_account(await ledger.account(account))
     if existing is None:
         # Lamports that were sent to the address earlier do not open it.
-        return most_rent(associated_account_size(mint))
+        return max_rent(associated_account_size(mint))
     if existing.owner != owner:
         raise InvalidRequest(
             f"to: the associated token account {account} was given away to {existing.owner}"

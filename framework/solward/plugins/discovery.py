@@ -14,7 +14,7 @@ from solward.plugins.folders.layout import InstalledDistribution, canonical, ins
 from solward.plugins.folders.wheels import runs_by_itself
 from solward.plugins.hooks import GUARDRAILS
 from solward.types.errors import FolderError
-from solward.types.manifest import GROUPS, Problem, ProblemCode, described
+from solward.types.manifest import GROUPS, Problem, ProblemCode, describe_error
 from solward.vault.guardrails.rules import OWN_RULES
 
 BUILT_IN = "solward"
@@ -201,7 +201,7 @@ def folder_candidates(one: InstalledDistribution) -> list[Candidate]:
     except FolderError:
         raise
     except Exception as error:
-        raise FolderError(f"its entry points cannot be read: {described(error)}") from None
+        raise FolderError(f"its entry points cannot be read: {describe_error(error)}") from None
     return [Candidate(each, one.name, one.version, one) for each in points if each.group in GROUPS]
 
 
@@ -300,7 +300,7 @@ def environment() -> tuple[list[Candidate], list[Problem]]:
             points = [each for each in distribution.entry_points if each.group in GROUPS]
             found += [Candidate(each, name, version) for each in points]
         except Exception as error:
-            detail = f"its entry points cannot be read: {described(error)}"
+            detail = f"its entry points cannot be read: {describe_error(error)}"
             problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
     return found, problems
 

@@ -18,7 +18,7 @@ import pluggy
 
 from solward import hookspecs
 from solward.types.errors import SolwardError
-from solward.types.manifest import GROUPS, ProblemCode, Rejected, described
+from solward.types.manifest import GROUPS, ProblemCode, Rejected, describe_error
 from solward.types.payment import PaymentSpec
 from solward.types.provider import ProviderSpec
 from solward.types.skill import Effects, SkillSpec
@@ -104,12 +104,12 @@ def register(
     except BaseException as error:
         if interrupts and isinstance(error, KeyboardInterrupt):
             raise
-        raise Rejected(ProblemCode.IMPORT_FAILED, described(error)) from error
+        raise Rejected(ProblemCode.IMPORT_FAILED, describe_error(error)) from error
     key = f"{group}:{name}"
     try:
         manager.register(plugin, name=key)
     except pluggy.PluginValidationError as error:
-        detail = _unknown_argument(group, plugin) or described(error)
+        detail = _unknown_argument(group, plugin) or describe_error(error)
         raise Rejected(ProblemCode.BAD_HOOK, detail) from error
     except ValueError as error:
         detail = "another entry point names the same module; a module is one plugin"
@@ -117,7 +117,7 @@ def register(
     except BaseException as error:
         if interrupts and isinstance(error, KeyboardInterrupt):
             raise
-        raise broken(described(error)) from error
+        raise broken(describe_error(error)) from error
     try:
         hash(plugin)
         check_hooks(group, plugin, manager.get_hookcallers(plugin) or [])
@@ -126,7 +126,7 @@ def register(
         raise
     except Exception as error:
         manager.unregister(name=key)
-        raise broken(described(error)) from error
+        raise broken(describe_error(error)) from error
     return plugin
 
 
@@ -214,7 +214,7 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise broken(f"{hook} raised {described(error)}") from error
+        raise broken(f"{hook} raised {describe_error(error)}") from error
     if not isinstance(spec, kind):
         raise broken(f"{hook} must return a {kind.__name__}, not {type(spec).__name__}")
     if not pure:

@@ -70,7 +70,7 @@ from solward.types.manifest import (
     Secret,
     Terms,
     declared_site,
-    described,
+    describe_error,
     site_of,
 )
 from solward.types.payment import PaymentSpec
@@ -283,7 +283,9 @@ def _catch_rejection(work: Callable[[], Any]) -> Any:
         return rejected
     except Exception as error:
         # A third party's declaration may have values that no check expects; only its plugin fails.
-        return Rejected(ProblemCode.BAD_CONTRACT, f"the plugin cannot be read: {described(error)}")
+        return Rejected(
+            ProblemCode.BAD_CONTRACT, f"the plugin cannot be read: {describe_error(error)}"
+        )
 
 
 def _bind_plugin(manager: Manager, candidate: Candidate, plugin: Any) -> DeclaredPlugin:
@@ -319,7 +321,7 @@ def _load_plugin(candidate: Candidate, found: ImportResult) -> LoadedPlugin:
         raise found
     for field in () if found.spec is None else fields(found.spec):
         value = getattr(found.spec, field.name)
-        if isinstance(value, str) and (unfit := jsontext.unfit(value, field.name)):
+        if isinstance(value, str) and (unfit := jsontext.explain_unfit(value, field.name)):
             raise broken(unfit)
     return _LOADERS[candidate.group](candidate, found)
 
@@ -442,7 +444,7 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
     if candidate.installed is None:
         return
     accepted = candidate.installed.accepted.get(f"{candidate.group}:{candidate.name}")
-    if more := Terms.from_spec(spec).wider_than(accepted):
+    if more := Terms.from_spec(spec).needs_beyond(accepted):
         raise Rejected(
             ProblemCode.NOT_ACCEPTED,
             f"it needs more than was accepted at its installation: {'; '.join(more)}",

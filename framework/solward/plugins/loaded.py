@@ -25,7 +25,7 @@ from solward.plugins.payment_checks import (
 from solward.plugins.schema import SkillSettings
 from solward.types.errors import InvalidRequest, SkillError, SkillNotFound, SolwardError
 from solward.types.guardrail import Hold, Intent, TransactionEffects
-from solward.types.manifest import Problem, shortened
+from solward.types.manifest import Problem, shorten_text
 from solward.types.payment import (
     HttpAnswer,
     PaymentOffer,
@@ -279,9 +279,9 @@ class LoadedPayment(_LoadedPlugin):
         except TimeoutError:
             why = f"did not answer within {PROTOCOL_TIME_LIMIT_S:g} s"
         except InvalidRequest as error:
-            raise InvalidRequest(f"{name}: {shortened(str(error))}") from None
+            raise InvalidRequest(f"{name}: {shorten_text(str(error))}") from None
         except SkillError as error:
-            why = f"failed: {shortened(str(error))}"
+            why = f"failed: {shorten_text(str(error))}"
         except Exception as error:
             _log.exception("payment_protocol_failed", protocol=name)
             why = f"failed: {type(error).__name__}"

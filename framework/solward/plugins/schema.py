@@ -132,7 +132,7 @@ def _storable_copy(value: object, path: str) -> Any:
         plain = exact(value, path)
     except InvalidRequest as error:
         raise _error(path, str(error)) from None
-    if unfit := jsontext.unfit(plain, path):
+    if unfit := jsontext.explain_unfit(plain, path):
         raise _error(path, unfit)
     return plain
 

@@ -150,7 +150,7 @@ class PluginState:
         check_page(prefix, after, limit)
         wallet = await self._wallets.get(wallet_id)
         async with self.settings.database.read() as connection:
-            return await plugin_entries.listed(
+            return await plugin_entries.list_entries(
                 connection, wallet.id, canonical(plugin), prefix=prefix, after=after, limit=limit
             )
 

@@ -34,7 +34,7 @@ from solward.settings import Settings
 from solward.support.tasks import in_background
 from solward.telemetry import metrics
 from solward.types.errors import StoreError
-from solward.types.manifest import Problem, ProblemCode, Rejected, shortened
+from solward.types.manifest import Problem, ProblemCode, Rejected, shorten_text
 
 POLL_S: Final = 1.0
 """The maximum delay until a change in the home or in the database is noticed."""
@@ -519,7 +519,7 @@ def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> l
             detail = f"{', '.join(others)}; this process has {mine.get(name, 'none of it')}"
             found.append(
                 Problem(
-                    ProblemCode.VERSION_MISMATCH, "*", name, shortened(detail),
+                    ProblemCode.VERSION_MISMATCH, "*", name, shorten_text(detail),
                     version=mine.get(name, ""),
                 )
             )  # fmt: skip

@@ -52,7 +52,7 @@ class KnownAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddressBook:
-    """The names that an admin may type for addresses, and the names displayed for addresses.
+    """The names that an admin may type instead of addresses, and the names that are displayed.
 
     Attributes:
         names: name -> the addresses that have it.
@@ -90,7 +90,7 @@ class AddressBook:
             known.setdefault(each.address, each.name)
             names[each.name].add(each.address)
         # Reversed, so that the first of several addresses with the same ends is kept.
-        ends = {_ends(address): address for address in reversed(known)}
+        ends = {_end_characters(address): address for address in reversed(known)}
         return cls(names, ids, known, ends)
 
     @property
@@ -123,12 +123,12 @@ class AddressBook:
             )
         return next(iter(found))
 
-    def taken_for(self, address: str) -> KnownAddress | None:
-        """Return the known address that an unnamed address resembles: it has the same first and
-        last `SHOWN` characters, ignoring case."""
-        other = None if address in self.called else self.ends.get(_ends(address))
+    def find_lookalike(self, address: str) -> KnownAddress | None:
+        """Return the known address with the same first and last `SHOWN` characters, ignoring case,
+        as an unnamed address; None if there is none, or the address has a name."""
+        other = None if address in self.called else self.ends.get(_end_characters(address))
         return None if other is None else KnownAddress(other, self.called[other])
 
 
-def _ends(address: str) -> str:
+def _end_characters(address: str) -> str:
     return f"{address[:SHOWN]}{address[-SHOWN:]}".casefold()

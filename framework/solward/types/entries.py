@@ -139,7 +139,7 @@ def checked_put(put: object) -> Put:
         InvalidRequest: names what does not fit.
     """
     if not isinstance(put, Put):
-        raise InvalidRequest("remember must be a Put, or several")
+        raise InvalidRequest("remember must be a Put, or a list of them")
     key = checked_key(put.key)
     return Put(key, jsontext.loads(value_text(put.value)), checked_version(put.version))
 
@@ -167,32 +167,32 @@ def value_text(value: object) -> str:
         InvalidRequest: it is not JSON-able, or nested too deep.
     """
     try:
-        plain = _plain(value, MAX_DEPTH)
+        plain = _plain_value(value, MAX_DEPTH)
         text = jsontext.dumps(plain)
         text.encode()
         jsontext.loads(text)
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise InvalidRequest(f"value must be JSON, at most {MAX_DEPTH} deep: {error}") from None
+        raise InvalidRequest(f"value must be JSON of at most {MAX_DEPTH} levels: {error}") from None
     return text
 
 
-def _plain(value: object, depth: int) -> Any:
+def _plain_value(value: object, depth: int) -> Any:
     """Return the value in plain JSON types; a float is refused, because it is not exact."""
     if depth < 0:
-        raise ValueError("it is deeper")
+        raise ValueError("it has more levels")
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise TypeError("a name in it is no text")
-        return {key: _plain(each, depth - 1) for key, each in value.items()}
+            raise TypeError("one of its keys is not text")
+        return {key: _plain_value(each, depth - 1) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each, depth - 1) for each in value]
+        return [_plain_value(each, depth - 1) for each in value]
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise ValueError(f"{value} is no number of JSON")
+            raise ValueError(f"{value} is not a JSON number")
         return value
-    raise TypeError(f"{type(value).__name__} is no JSON; a fraction is a Decimal")
+    raise TypeError(f"{type(value).__name__} is not JSON; use Decimal for fractions")
 
 
 def checked_version(version: object) -> int | None:
@@ -201,7 +201,7 @@ def checked_version(version: object) -> int | None:
         return None
     if not _is_whole(version, 0, _MAX_WHOLE):
         raise InvalidRequest(
-            "version must be the version of an entry, 0 for one that must not be there, or None"
+            "version must be the version of an entry, 0 for an entry that must not exist, or None"
         )
     assert isinstance(version, int)
     return version

@@ -214,7 +214,7 @@ class Held(SolwardError):
 
 
 class HoldDecided(SolwardError):
-    """The hold was already decided, ended or expired, or cannot be approved now; says which."""
+    """The hold was decided, ended or expired, or cannot be approved now; the text says which."""
 
 
 class ScheduleBusy(SolwardError):
@@ -228,7 +228,7 @@ class ScheduleBusy(SolwardError):
 
 
 class PolicyChanged(SolwardError):
-    """The change was written for another version of the policy than the present `version`."""
+    """The change is based on another version of the policy than the current `version`."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"The policy was changed meanwhile: version {version} is in force")
@@ -236,14 +236,14 @@ class PolicyChanged(SolwardError):
 
 
 class MayNotDecide(SolwardError):
-    """The principal asked for the hold itself, or has no grant to approve it."""
+    """The principal may not approve the hold: it requested the hold, or has no grant to approve."""
 
 
 class TakenOver(SolwardError):
     """Another process has taken over the transaction or cycle; this process must stop."""
 
     def __init__(self) -> None:
-        super().__init__("Another process has taken this over; nothing was done here")
+        super().__init__("Another process has taken over the work; this process did nothing")
 
 
 class KeyRevoked(SolwardError):

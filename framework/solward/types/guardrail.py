@@ -63,7 +63,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The amount that one grant counts for a transaction.
+    """The amount of a transaction that one grant counts.
 
     Attributes:
         who: the grant's principal, such as `agent:<id>`.

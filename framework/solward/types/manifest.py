@@ -126,25 +126,25 @@ class Terms:
         )
 
     def needs(self, unset: Collection[str] = ()) -> tuple[str, ...]:
-        """Return the needs in words; empty if there are none.
+        """Return in words what the plugin needs; empty if it needs nothing.
 
         Args:
             unset: variables of secrets that are said not to be set.
         """
-        return self._additions(Terms(), unset) + needs(self.manifest, unset)
+        return self._added_terms(Terms(), unset) + needs(self.manifest, unset)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the environment variables of its secrets, each once."""
+        """Return the environment variables of the plugin's secrets, each once."""
         own = () if self.secret_env is None else (self.secret_env,)
         declared = () if self.manifest is None else self.manifest.secrets
         return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
 
-    def wider_than(self, old: Terms | None) -> tuple[str, ...]:
-        """Return in words what it has beyond `old`; empty if no new consent is needed."""
+    def needs_beyond(self, old: Terms | None) -> tuple[str, ...]:
+        """Return in words the terms that `old` does not have; empty if no new consent is needed."""
         had = old or Terms()
-        return self._additions(had) + wider(had.manifest, self.manifest)
+        return self._added_terms(had) + needs_beyond(had.manifest, self.manifest)
 
-    def _additions(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
+    def _added_terms(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
         found = ["effects: spend"] if self.spends and not had.spends else []
         if self.secret_env not in (None, had.secret_env):
             found.append(f"key: {self.secret_env}{_NOT_SET if self.secret_env in unset else ''}")
@@ -209,14 +209,14 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
     """
     if manifest is None:
         raise SkillError(
-            "no_network", "The plugin has no manifest, so it has no network: declare its sites"
+            "no_network", "The plugin has no manifest, so it may use no network: declare its sites"
         )
     site, path = split_url(url)
     if site in map(_configured_site, configured):
         return Target(site, path, configured=True)
     if site.scheme != "https":
         raise SkillError(
-            "https_only", f"{site} must be called by https, or be configured by the operator"
+            "https_only", f"{site} must be called over https, or be configured by the operator"
         )
     if str(site) not in manifest.sites:
         raise SkillError("site_not_declared", f"The plugin's manifest does not name {site}")
@@ -297,8 +297,8 @@ def may_move(manifest: Manifest | None, *names: str) -> bool:
     return any(name in manifest.assets for name in names)
 
 
-def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
-    """Return in words what `new` needs beyond `old`; empty if an agreement to `old` covers it."""
+def needs_beyond(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
+    """Return in words the needs of `new` that `old` does not have; empty if there are none."""
     had, wants = old or Manifest(), new or Manifest()
     found = [f"network: {site}" for site in wants.sites if site not in had.sites]
     for kind, before, after in (
@@ -434,13 +434,13 @@ class ProblemCode(StrEnum):
     NOT_ALLOWED = "not_allowed"
     """Its distribution is not named in `SOLWARD_PLUGINS`."""
     NOT_INSTALLED = "not_installed"
-    """`SOLWARD_PLUGINS` names a distribution, and none with plugins is installed by that name."""
+    """`SOLWARD_PLUGINS` names a distribution that is not installed or has no plugins."""
     NAME_CONFLICT = "name_conflict"
     """A built-in plugin or another third-party one has the same name."""
     IMPORT_FAILED = "import_failed"
-    """Importing it raised, `SystemExit` included."""
+    """Its import raised an error or `SystemExit`."""
     BAD_HOOK = "bad_hook"
-    """It implements an unknown hook, a wrapper, or a hook with arguments it does not have."""
+    """It implements an unknown hook, a wrapper, or a hook with unknown arguments."""
     BAD_CONTRACT = "bad_contract"
     """A hook is missing or not as specified, or its declaration is out of range."""
     BAD_SCHEMA = "bad_schema"
@@ -448,7 +448,7 @@ class ProblemCode(StrEnum):
     DISABLED = "disabled"
     """Its distribution, in a folder of its own, is disabled."""
     NEEDS_HOST = "needs_host"
-    """It stands in a folder of its own, from which nothing is imported into this process."""
+    """It is installed in its own folder, from which this process imports nothing."""
     NOT_ACCEPTED = "not_accepted"
     """Its declaration asks for more than was accepted when it was installed."""
     HOST_FAILED = "host_failed"
@@ -462,9 +462,9 @@ class ProblemCode(StrEnum):
     FAULTY_CALLS = "faulty_calls"
     """Three calls of it failed, or were refused something, within a minute; it stays loaded."""
     NOISY = "noisy"
-    """Its plugin host prints and logs more than anybody reads; it stays loaded."""
+    """Its plugin host prints and logs too much; it stays loaded."""
     UPGRADE_FAILED = "upgrade_failed"
-    """Another version of it was installed and cannot be loaded; the one before goes on."""
+    """Another version of it was installed but cannot be loaded; the previous one stays in use."""
     VERSION_MISMATCH = "version_mismatch"
     """This process does not have the version that the service's processes agreed on."""
 
@@ -501,10 +501,10 @@ class Rejected(Exception):
     def __init__(self, code: ProblemCode, detail: str) -> None:
         super().__init__(detail)
         self.code = code
-        self.detail = shortened(detail)
+        self.detail = shorten_text(detail)
 
 
-def shortened(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return `text` on one line of at most `_MAX_TEXT` characters."""
     # A plugin's text may have half a surrogate pair, which cannot be encoded for answers or
     # terminals.
@@ -512,11 +512,11 @@ def shortened(text: str) -> str:
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error's type and text."""
     try:
         text = str(error)
     except Exception:  # a hostile __str__ must not stop the start
         text = ""
     name = type(error).__name__
-    return shortened(f"{name}: {text}" if text else name)
+    return shorten_text(f"{name}: {text}" if text else name)

@@ -20,7 +20,7 @@ from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.bounds import Address, Items, Name, Natural, WireBytes
 from solward.types.errors import InvalidRequest
-from solward.types.record import TransactionStatus, present
+from solward.types.record import TransactionStatus, drop_none
 
 MAX_UNITS: Final = 2**64 - 1
 """The maximum amount, which is that of the token programs."""
@@ -246,7 +246,7 @@ class PaymentState(StrEnum):
     """The state of a payment, derived from the ledger and from the wallet's signature."""
 
     RESERVED = "reserved"
-    """Its amount counts; nothing was sent to the seller yet."""
+    """Its amount is counted, and nothing was sent to the seller yet."""
     HANDED_OVER = "handed_over"
     """The seller has, or may have, what it needs to collect the payment."""
     LANDED = "landed"
@@ -316,7 +316,7 @@ class PaymentView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the API's JSON of the payment; absent fields are omitted."""
-        return present(
+        return drop_none(
             id=self.id,
             walletId=self.wallet_id,
             status=self.status.value,

@@ -180,7 +180,7 @@ def checked_completion(answer: object) -> Completion:
         ProviderError: the answer cannot be read; the vendor may still charge for it.
     """
     if not isinstance(answer, Completion):
-        raise _unreadable(f"the provider answers a {type(answer).__name__}, not a Completion")
+        raise _unreadable_answer(f"the provider returned {type(answer).__name__}, not Completion")
     usage, text = checked_usage(answer.usage), answer.text
     try:
         calls = tuple(
@@ -189,7 +189,7 @@ def checked_completion(answer: object) -> Completion:
         )
         return Completion(None if text is None else cleaned(text[:_MAX_ANSWER]), calls, usage)
     except (AttributeError, TypeError):
-        raise _unreadable("its text, or the name of a call, is not text", usage) from None
+        raise _unreadable_answer("its text, or the name of a call, is not text", usage) from None
 
 
 def checked_usage(usage: object) -> Usage | None:
@@ -201,12 +201,12 @@ def checked_usage(usage: object) -> Usage | None:
     if usage is None:
         return None
     if not isinstance(usage, Usage):
-        raise _unreadable("its usage is not a Usage")
+        raise _unreadable_answer("its usage is not of the class Usage")
     for name, most in _MAX_USAGE.items():
         value = getattr(usage, name)
         unknown = value is None and name == "cost_nanousd"
         if not unknown and not is_count(value, most):
-            raise _unreadable(f"it has a usage whose {name} is not 0 to {most}")
+            raise _unreadable_answer(f"the {name} of its usage is not from 0 to {most}")
     return usage
 
 
@@ -222,6 +222,6 @@ def is_count(value: object, most: int) -> bool:
     return type(value) is int and 0 <= value <= most
 
 
-def _unreadable(reason: str, usage: Usage | None = None) -> ProviderError:
+def _unreadable_answer(reason: str, usage: Usage | None = None) -> ProviderError:
     text = f"The model's answer cannot be read: {reason}"
     return ProviderError(text, may_cost=True, usage=usage)

@@ -93,7 +93,7 @@ def recipient_of(type_: str, details: Mapping[str, Any]) -> str | None:
     return to if isinstance(to, str) else None
 
 
-def present(**fields: Any) -> dict[str, Any]:
+def drop_none(**fields: Any) -> dict[str, Any]:
     """Return a JSON object of the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -124,7 +124,7 @@ class LeavingAmount:
 
     def to_json(self) -> dict[str, Any]:
         """Return the amount's entry in the details; fields that are None are omitted."""
-        return present(**asdict(self))
+        return drop_none(**asdict(self))
 
 
 def leaves_of(details: Mapping[str, Any]) -> tuple[LeavingAmount, ...]:
@@ -156,26 +156,26 @@ def amount_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
             return None
         return AssetAmount(sum(each.amount for each in leaving), leaving[0].asset)
     if type_ == TransactionType.SWAP:
-        return _amount(details, "inputAmount", details.get("inputToken"))
+        return _read_amount(details, "inputAmount", details.get("inputToken"))
     if type_ == TransactionType.TOKEN_LAUNCH:
-        return _amount(details, "supply", details.get("mint"))
+        return _read_amount(details, "supply", details.get("mint"))
     if type_ in (TransactionType.CLOSE_ACCOUNT, TransactionType.RECLAIM_RENT):
-        return _amount(details, "reclaimed", _SOL)
+        return _read_amount(details, "reclaimed", _SOL)
     if type_ in _OF_SOL:
-        return _amount(details, "amount", _SOL)
-    return _amount(details, "amount", details.get("asset", details.get("mint")))
+        return _read_amount(details, "amount", _SOL)
+    return _read_amount(details, "amount", details.get("asset", details.get("mint")))
 
 
 def received_of(type_: str, details: Mapping[str, Any]) -> AssetAmount | None:
-    """Return the amount that arrives: in the wallet for a swap, otherwise at the recipient."""
+    """Return the received amount: that of the wallet for a swap, otherwise the recipient's."""
     if type_ == TransactionType.SWAP:
-        return _amount(details, "outputAmount", details.get("outputToken"))
+        return _read_amount(details, "outputAmount", details.get("outputToken"))
     if type_ == TransactionType.TOKEN_TRANSFER:
-        return _amount(details, "received", details.get("mint"))
+        return _read_amount(details, "received", details.get("mint"))
     return None
 
 
-def _amount(details: Mapping[str, Any], field: str, asset: object) -> AssetAmount | None:
+def _read_amount(details: Mapping[str, Any], field: str, asset: object) -> AssetAmount | None:
     value = details.get(field)
     if isinstance(value, bool) or not isinstance(value, Decimal | int):
         return None
@@ -230,7 +230,7 @@ class TransactionRecord:
         Args:
             fee: whether to add the network's costs, as `fee`.
         """
-        return present(
+        return drop_none(
             id=self.id,
             walletId=self.wallet_id,
             agentId=self.agent_id,
@@ -241,7 +241,7 @@ class TransactionRecord:
             details=dict(self.details),
             guardrailsApplied=list(self.guardrails_applied),
             timestamp=iso(self.created_ms),
-            fee=present(
+            fee=drop_none(
                 lamports=self.fee_lamports,
                 computeUnits=self.compute_units,
                 computeUnitLimit=self.compute_unit_limit,
@@ -322,13 +322,13 @@ class Hold:
 
     @property
     def action(self) -> str:
-        """The payment's permanent name, used if the request had no action key."""
+        """The permanent name of the payment if its request had no action key."""
         return f"{ACTION}{self.id}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the API's JSON of the hold; absent fields are omitted."""
         is_decided = self.decided_by is not None and self.decided_ms is not None
-        return present(
+        return drop_none(
             id=self.id,
             walletId=self.wallet_id,
             agentId=self.agent_id,
@@ -355,11 +355,11 @@ class Hold:
         """Return a message for the requester, such as a model."""
         until = iso(self.expires_ms)
         if self.state is HoldState.HELD:
-            then = "ask for it again then" if self.repeats else "it is carried out then"
+            then = "ask for it again" if self.repeats else "it is carried out"
             end = "" if self.sentence.endswith(".") else "."
             return (
                 f"Held ({self.id}): {self.sentence}{end} Nothing was sent. Do not repeat it: a"
-                f" person may approve it until {until}, and {then}."
+                f" person may approve it until {until}. After approval, {then}."
             )
         if self.state is HoldState.APPROVED:
             return f"Held ({self.id}): a person has approved it, and it is not carried out yet."

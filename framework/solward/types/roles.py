@@ -21,7 +21,7 @@ class Role(StrEnum):
     READ = "read"
     """May read what the admin secret may read."""
     OPERATE = "operate"
-    """May also do what lowers risk, or continues what was decided already."""
+    """May also lower risks, and continue what was already decided."""
     POLICY = "policy"
     """May also let money leave and widen limits: may do all that the admin secret may do."""
 
@@ -43,12 +43,11 @@ def is_key(principal: str | None) -> bool:
     return principal is not None and principal.startswith(KEY_PRINCIPAL_PREFIX)
 
 
-def unenforced(permissions: Collection[str], *, read_only: bool) -> str | None:
-    """Return a warning if an API key's permissions, which are stored and never enforced, suggest
-    that the key cannot write; else None."""
+def permissions_warning(permissions: Collection[str], *, read_only: bool) -> str | None:
+    """Return a warning if an API key's unenforced permissions suggest that it cannot write."""
     if read_only or "write" in permissions:
         return None
-    return "its permissions are not enforced and bind nothing; readOnly makes a key that only reads"
+    return "its permissions are not enforced; set readOnly for a key that only reads"
 
 
 def key_principal(key_id: str) -> str:

@@ -15,7 +15,7 @@ from solward.types.errors import InvalidRequest
 SITE: Final = "site:"
 """The prefix of a site's principal."""
 SITE_PATTERN: Final = r"(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[1-9][0-9]{0,4})?"
-"""Matches all that `read_site` accepts, and more, but no quote, space or comma."""
+"""Pattern that matches every site of `read_site`, and other texts without quote, space, comma."""
 
 _SITE: Final = re.compile(r"(?P<host>[^:\[\]]*|\[[^\[\]]*\])(?::(?P<port>[1-9][0-9]{0,4}))?")
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

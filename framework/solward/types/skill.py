@@ -106,7 +106,8 @@ def tool_definitions(
     Args:
         narrow: whether to use Gemini's subset of JSON Schema, see `narrowed`.
     """
-    made: list[dict[str, Any]] = json.loads(f"[{','.join(_text(tool, narrow) for tool in tools)}]")
+    texts = ",".join(_definition_json(tool, narrow) for tool in tools)
+    made: list[dict[str, Any]] = json.loads(f"[{texts}]")
     return made
 
 
@@ -115,22 +116,22 @@ _MOST_TEXTS: Final = 1_024
 _texts: Final[dict[tuple[int, bool], tuple[ToolDefinition, str]]] = {}
 
 
-def _text(tool: ToolDefinition, narrow: bool) -> str:
+def _definition_json(tool: ToolDefinition, narrow: bool) -> str:
     """Return a tool's definition as JSON; it is cached, because each cycle sends it again."""
     found = _texts.get((id(tool), narrow))
     if found is None:
-        found = (tool, json.dumps(_definition(tool, narrow)))
+        found = (tool, json.dumps(_make_definition(tool, narrow)))
         if len(_texts) >= _MOST_TEXTS:
             _texts.clear()
         _texts[id(tool), narrow] = found
     return found[1]
 
 
-def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
+def _make_definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
     top: dict[str, Any] = json_safe(tool.parameters)
     lost = {name: top.pop(name) for name in sorted(_NOT_AT_THE_TOP & top.keys())}
     top = {name: value for name, value in top.items() if not name.startswith("$")}
-    description = " ".join((tool.description, *_restated(lost)))
+    description = " ".join((tool.description, *_limits(lost)))
     return {
         "type": "function",
         "function": {
@@ -160,7 +161,7 @@ def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
         whole["enum"] = [whole.pop("const")]
     narrow, lost = dict[str, Any](), dict[str, Any]()
     for name, value in whole.items():
-        if name in _NARROW and not _beyond(name, value):
+        if name in _NARROW and not _exceeds_subset(name, value):
             narrow[name] = value
         elif name not in _DROPPED:
             lost[name] = value
@@ -171,7 +172,7 @@ def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "anyOf" in narrow:
         narrow["anyOf"] = [narrowed(each) for each in narrow["anyOf"]]
     if lost:
-        narrow["description"] = " ".join((narrow.get("description", ""), *_restated(lost))).strip()
+        narrow["description"] = " ".join((narrow.get("description", ""), *_limits(lost))).strip()
     return narrow
 
 
@@ -186,7 +187,7 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def _beyond(name: str, value: Any) -> bool:
+def _exceeds_subset(name: str, value: Any) -> bool:
     if name == "enum":
         return not all(isinstance(each, str) for each in value)
     if name == "items":
@@ -194,11 +195,11 @@ def _beyond(name: str, value: Any) -> bool:
     return name == "format" and value not in _FORMATS
 
 
-def _restated(lost: Mapping[str, Any]) -> list[str]:
-    return [f"({_words(name, value)})" for name, value in lost.items()]
+def _limits(lost: Mapping[str, Any]) -> list[str]:
+    return [f"({_limit_words(name, value)})" for name, value in lost.items()]
 
 
-def _words(name: str, value: Any) -> str:
+def _limit_words(name: str, value: Any) -> str:
     if name == "uniqueItems":
         return "no item twice" if value else "items may repeat"
     shown = [json.dumps(each, ensure_ascii=False) for each in value] if name == "enum" else []

@@ -59,7 +59,7 @@ class _NoLedger:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise LedgerUnavailable("The venue was given no ledger")
+        raise LedgerUnavailable("The venue has no access to the ledger")
 
 
 @dataclass(frozen=True, slots=True)

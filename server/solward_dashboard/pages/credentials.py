@@ -14,7 +14,7 @@ from solward.client import AdminCredential, ApiKey, KeyDetails
 from solward.resources.credentials import NewAdmin, NewKey
 from solward.resources.declare import Request, fields_of
 from solward.resources.shared import DayUse
-from solward.types.roles import Role, unenforced
+from solward.types.roles import Role, permissions_warning
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import ask_form, confirmed, show_secret
@@ -70,7 +70,7 @@ def _key_lines(key: ApiKey, _names: _Texts, choices: _Texts) -> Sequence[str]:
     is_read_only = details is not None and details.read_only
     uses = f"{'read only, ' if is_read_only else ''}{choices.get(key.wallet_id or '', '?')}"
     limits = "" if details is None else limits_text(details)
-    note = unenforced(key.permissions, read_only=is_read_only)
+    note = permissions_warning(key.permissions, read_only=is_read_only)
     return f"{uses}, made {ago(key.created_at)}", limits if note is None else f"{limits}; {note}"
 
 

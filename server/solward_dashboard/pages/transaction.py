@@ -181,7 +181,7 @@ def row(
         "amount": amount(record, tokens),
         "status": record.status,
         "to": called(to, known),
-        "alike": "yes" if known.taken_for(to) is not None else "",
+        "alike": "yes" if known.find_lookalike(to) is not None else "",
         "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
         "why": local_times(record.error or ""),
         "signature": short(record.signature or "", 6),
@@ -196,7 +196,7 @@ def counterpart(record: Transaction) -> str:
 
 def called(address: str, known: AddressBook) -> str:
     """Return an address's name or its ends, or a warning if it resembles a known address."""
-    other = known.taken_for(address)
+    other = known.find_lookalike(address)
     if other is not None:
         # The warning goes first: the ends are those of the address that people know.
         return f"not {other.name}, looks like it: {short(address)}"

@@ -290,7 +290,7 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
             raise Unauthorized(ADMIN_REQUIRED if access is Access.ADMIN else KEY_INVALID)
         if found.key is not None:
             await traffic.take(found.key.id, requests_per_minute)
-        credentials.used(found.credential, now_ms())
+        credentials.note_use(found.credential, now_ms())
         # A route without a role is for the widest role.
         if found.key is None or not rule.checks_keys:
             found.needs(rule.role or Role.POLICY)

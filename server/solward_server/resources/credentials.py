@@ -15,7 +15,7 @@ from solward.resources.declare import answer_json
 from solward.support.clock import iso, ms_of, now_ms, time_json
 from solward.types.errors import WARNING_HEADER, InvalidRequest
 from solward.types.money import sol_to_lamports
-from solward.types.roles import Role, unenforced
+from solward.types.roles import Role, permissions_warning
 from solward_server.http.auth import Caller, admin, caller, keyed
 from solward_server.http.body import json_response, query_of, read_body
 from solward_server.http.route_context import RouteContext
@@ -171,7 +171,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
         more: fields besides those of every such answer.
     """
     response = json_response({"apiKey": secret, "id": key.id, "name": key.name} | more)
-    told = unenforced(key.permissions, read_only=key.read_only)
+    told = permissions_warning(key.permissions, read_only=key.read_only)
     if told is not None:
         response.headers[WARNING_HEADER] = told
     return response
@@ -182,7 +182,7 @@ async def _details(context: RouteContext, found: list[Credential]) -> list[dict[
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}
     )
-    requests = await context.service.limiter.used()
+    requests = await context.service.limiter.request_counts()
     granted = await context.service.policies.grants_by_principal([key.principal for key in found])
     detailed: list[dict[str, Any]] = []
     for key in found:

@@ -277,7 +277,7 @@ class RowNames:
 
     def counterpart(self, address: str) -> str:
         """Return the name of an address; for a look-alike, the name that it resembles."""
-        other = self.known.taken_for(address)
+        other = self.known.find_lookalike(address)
         if other is not None:
             return f"not {other.name}, looks like it"
         return self.known.called.get(address, "")

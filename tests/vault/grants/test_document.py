@@ -306,7 +306,7 @@ LOOKALIKES = {
 
 
 # What looks like a symbol is refused with the mint it has, other text with the symbols there are.
-LISTED_ONE = "and is not written so; (USDC|SOL|BONK) is the mint|a known symbol"
+LISTED_ONE = "but is spelled differently; (USDC|SOL|BONK) is the mint|a known symbol"
 
 
 @promise("lookalike-asset-is-none", "lookalike-symbol-refused")

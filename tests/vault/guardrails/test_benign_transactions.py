@@ -22,7 +22,7 @@ from tests.promises import promise
 from tests.support.market import fee_mint
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
-from solward.solana.accounts import most_rent
+from solward.solana.accounts import max_rent
 from solward.solana.programs import (
     STAKE_PROGRAM,
     TOKEN_2022_PROGRAM,
@@ -129,5 +129,5 @@ def test_an_account_of_a_mint_with_a_transfer_fee_is_opened_emptied_and_closed(b
             spl.close_account(closed),
         ]
     )
-    effects = allowed(bank, wire, rent_lamports=most_rent(182))
-    assert (effects.lamports_out, effects.rent_lamports) == (0, most_rent(182))
+    effects = allowed(bank, wire, rent_lamports=max_rent(182))
+    assert (effects.lamports_out, effects.rent_lamports) == (0, max_rent(182))

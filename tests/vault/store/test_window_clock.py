@@ -102,7 +102,7 @@ def test_the_stored_time_holds_over_a_restart_with_a_clock_that_is_ahead() -> No
     machine = Machine()
     machine.windows.observe(machine.now_ms)
     machine.windows.moment(machine.now_ms)
-    stored = machine.windows.to_keep()
+    stored = machine.windows.time_to_store()
     assert stored == machine.now_ms
     machine.restarts(down_ms=MINUTE_MS)
     ahead = machine.windows.moment(machine.now_ms + DAY_MS, stored)
@@ -116,12 +116,12 @@ def test_the_stored_time_holds_over_a_restart_with_a_clock_that_is_ahead() -> No
 
 def test_it_is_stored_once_a_minute_at_most() -> None:
     machine = Machine()
-    assert machine.windows.to_keep() is None
+    assert machine.windows.time_to_store() is None
     kept = []
     for _ in range(180):
         machine.windows.observe(machine.now_ms)
         machine.windows.moment(machine.now_ms)
-        kept.append(machine.windows.to_keep())
+        kept.append(machine.windows.time_to_store())
         machine.passes(1_000)
     assert [ms - NOON for ms in kept if ms is not None] == [0, 60_000, 120_000]
 

@@ -58,7 +58,7 @@ from solward.support import jsontext
 from solward.support.clean_text import cleaned
 from solward.types.errors import InvalidRequest, SkillError, SolwardError
 from solward.types.guardrail import Hold
-from solward.types.manifest import Rejected, described
+from solward.types.manifest import Rejected, describe_error
 from solward.types.payment import PaymentOffer, PaymentReceipt
 from solward.types.provider import (
     Completion,
@@ -188,10 +188,10 @@ class Plugins:
             try:
                 methods.SPECS.answers.write((made,))
             except Exception as error:
-                raise broken(f"{HOOKS[group][0]}: {described(error)}") from error
+                raise broken(f"{HOOKS[group][0]}: {describe_error(error)}") from error
             return made
         except Exception as error:
-            rejected = error if isinstance(error, Rejected) else broken(described(error))
+            rejected = error if isinstance(error, Rejected) else broken(describe_error(error))
             found = methods.Problem(rejected.code.value, rejected.detail)
             return Plugin(named.group, named.name, (), found)
 

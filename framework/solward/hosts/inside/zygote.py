@@ -37,7 +37,7 @@ from solward.hosts.inside.main import (
     set_session_nice,
     set_turn,
 )
-from solward.support.extras import UNUSED, left_out
+from solward.support.extras import UNUSED, hide_modules
 
 
 class _ForkedChild(NamedTuple):
@@ -57,7 +57,7 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     _set_nice(first["nice"], None, ())
     set_turn(LONG_TURN_NS)
     # Every host would inherit these modules.
-    with left_out(*UNUSED):
+    with hide_modules(*UNUSED):
         for module in first["warm"]:
             _import_library(module)
     # Hosts may not read this folder.

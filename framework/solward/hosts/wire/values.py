@@ -44,7 +44,7 @@ def to_json(value: object) -> str:
     """
     try:
         plain = _plain_json(value)
-        if unfit := jsontext.unfit(plain, has_nul=True):
+        if unfit := jsontext.explain_unfit(plain, has_nul=True):
             raise ValueError(unfit)
         return jsontext.dumps(plain)
     except (TypeError, ValueError, RecursionError) as error:

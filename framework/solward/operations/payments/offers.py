@@ -278,7 +278,7 @@ def _check_values(offer: PaymentOffer) -> None:
         raise PaymentRefused(
             "memo_invalid", f"its memo must be text of 1 to {MAX_MEMO_BYTES} bytes"
         )
-    unfit = jsontext.unfit(offer.memo, "its memo")
+    unfit = jsontext.explain_unfit(offer.memo, "its memo")
     if unfit is not None:
         # PostgreSQL cannot store NUL in text.
         raise PaymentRefused("memo_invalid", unfit)

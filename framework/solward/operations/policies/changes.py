@@ -56,7 +56,7 @@ async def read_policy(
     )
     return GrantPolicy(
         {who: tuple(map(from_stored, grants)) for who, grants in sets.items()},
-        await names.book(connection),
+        await names.groups(connection),
         await store.version(connection),
     )
 
@@ -85,7 +85,7 @@ async def replace_policy(
             {name: sorted(each[name]) for name in sorted(each)} for each in (before.book, book)
         )
         if was != now:
-            await names.put_book(connection, now)
+            await names.put_groups(connection, now)
             record_act(
                 connection, EventKind.POLICY_CHANGED, {"who": "book"}, {"book": was}, {"book": now}
             )
@@ -261,7 +261,7 @@ async def _seed_windows(
     moved = await _counted_rows(connection, who, now_ms - longest)
     named = [address for each in moved for address in addresses(each.judged.case.lines)]
     own = frozenset(await recipients.own_wallets(connection, tuple(dict.fromkeys(named))))
-    facts = {name: frozenset(found) for name, found in (await names.book(connection)).items()}
+    facts = {name: frozenset(found) for name, found in (await names.groups(connection)).items()}
     judged = [
         (
             each,

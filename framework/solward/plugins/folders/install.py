@@ -328,7 +328,7 @@ def install(
             )
         had = {} if before is None else before.accepted
         new = replace(new, accepted=had if declare is None else declare(new))
-        more = {name: each.wider_than(had.get(name)) for name, each in new.accepted.items()}
+        more = {name: each.needs_beyond(had.get(name)) for name, each in new.accepted.items()}
         proposal = Proposal(new, before, more)
         if proposal.needs_acceptance and not accept(proposal):
             raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")

@@ -329,7 +329,7 @@ async def _check_allowed(connection: AsyncConnection, wallet: Wallet) -> None:
     look = skeleton(wallet.name)
     # The lock keeps others from creating a contact with this name meanwhile.
     await lock_shared(connection, names.CONTACTS_LOCK)
-    taken = await names.looks_of_contacts(connection, [look])
+    taken = await names.known_skeletons(connection, [look])
     maker = wallet.created_by
     if maker is not None and is_key(maker):
         made = await store.made_by(connection, maker)

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from solders.message import MessageV1, TransactionConfig
 from solders.pubkey import Pubkey
 
-from solward.solana.accounts import key_at, most_rent
+from solward.solana.accounts import key_at, max_rent
 from solward.solana.message import (
     COMPUTE_BUDGET_SIZES,
     SET_UNIT_LIMIT,
@@ -361,7 +361,7 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
                 mints[account] = size
             elif call.data[:8] == TOKEN_METADATA_INITIALIZE and account in mints:
                 mints[account] += TOKEN_METADATA_FIXED_BYTES + len(call.data) - 8
-    return {mint: most_rent(size) for mint, size in mints.items()}
+    return {mint: max_rent(size) for mint, size in mints.items()}
 
 
 def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:

@@ -85,7 +85,7 @@ class PluginEntries:
                     found = tuple(await records.by_plugin(connection, wallet_id, name, request))
             return found
         plugin = _plugin_name(actor)
-        reads: dict[str, Callable[..., Any]] = {"get": store.get, "list": store.listed}
+        reads: dict[str, Callable[..., Any]] = {"get": store.get, "list": store.list_entries}
         if what in reads:
             async with self.database.read() as connection:
                 return await reads[what](connection, wallet_id, plugin, **asked)

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit import alerts
 from solward.database.prepared import Prepared
-from solward.database.records import Records, words
+from solward.database.records import Records, enum_form
 from solward.database.tables import U64, attempts, reservations, transactions
 from solward.support import jsontext
 from solward.support.clock import now_ms as clock_ms
@@ -186,7 +186,7 @@ def _increased(column: ColumnElement[int], name: str) -> ColumnElement[int]:
 
 
 _PRICE = transactions.c.compute_unit_price
-_ATTEMPTS = Records(Attempt, attempts, state=words(AttemptState))
+_ATTEMPTS = Records(Attempt, attempts, state=enum_form(AttemptState))
 _INSERT = Prepared(insert(attempts))
 _SIGNED = Prepared(
     update(transactions)

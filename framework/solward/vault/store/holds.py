@@ -20,7 +20,7 @@ from solward.audit.acts import SERVICE, record_act
 from solward.database.database import clock
 from solward.database.plugin_entries import third_party
 from solward.database.prepared import Prepared
-from solward.database.records import EXACT, TEXTS, Records, words
+from solward.database.records import EXACT, TEXTS, Records, enum_form
 from solward.database.tables import holds, processes
 from solward.database.tables import idempotency as idempotency_table
 from solward.database.window_clock import Moment
@@ -75,7 +75,7 @@ class HoldRow:
     owner: str | None = None
 
 
-_HOLDS = Records(Hold, holds, chain=TEXTS, state=words(HoldState))
+_HOLDS = Records(Hold, holds, chain=TEXTS, state=enum_form(HoldState))
 _ROWS = Records(HoldRow, holds, recipe=EXACT, applied=TEXTS)
 COLUMNS: Final = (*_HOLDS.columns, *_ROWS.columns, holds.c.shown, holds.c.seq)
 """The columns that `row_of` reads."""

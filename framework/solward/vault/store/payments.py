@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database import outbox
 from solward.database.prepared import Prepared
-from solward.database.records import Form, Records, words
+from solward.database.records import Form, Records, enum_form
 from solward.database.tables import IS_KEPT, attempts, payments, reservations, transactions
 from solward.support import jsontext
 from solward.types.events import EventKind
@@ -150,7 +150,7 @@ def payment_json(record: TransactionRecord, row: PaymentRow, state: PaymentState
 _PAYMENTS = Records(
     PaymentRow,
     payments,
-    mode=words(PaymentMode),
+    mode=enum_form(PaymentMode),
     # ASCII has as many bytes as characters. `_TOTAL` counts characters, since databases differ in
     # their functions that count bytes.
     offer=Form(jsontext.loads, lambda offer: jsontext.dumps(dict(offer), ascii_only=True)),

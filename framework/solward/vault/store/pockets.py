@@ -9,7 +9,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, bindparam, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.database.records import TEXTS, Form, Records, words
+from solward.database.records import TEXTS, Form, Records, enum_form
 from solward.database.tables import pockets, transactions
 from solward.vault.store.transactions import UNFINISHED
 
@@ -54,7 +54,7 @@ class PocketRow:
 _IS_OPEN = pockets.c.state == literal_column("'open'")
 
 _POCKETS = Records(
-    PocketRow, pockets, mints=TEXTS, state=words(PocketState), at_risk=Form(dict, dict)
+    PocketRow, pockets, mints=TEXTS, state=enum_form(PocketState), at_risk=Form(dict, dict)
 )
 _SELECT = select(*_POCKETS.columns)
 _INSERT = insert(pockets)

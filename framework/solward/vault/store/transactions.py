@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit import alerts
 from solward.database import outbox
 from solward.database.prepared import Prepared
-from solward.database.records import TEXTS, Form, Records, words
+from solward.database.records import TEXTS, Form, Records, enum_form
 from solward.database.tables import transactions, wallets
 from solward.support import jsontext
 from solward.types.entries import HistoryRequest
@@ -31,7 +31,7 @@ UNFINISHED = text("transactions.status = 'pending'")
 _RECORDS = Records(
     TransactionRecord,
     transactions,
-    status=words(TransactionStatus),
+    status=enum_form(TransactionStatus),
     details=Form(jsontext.loads, lambda details: jsontext.dumps_own(dict(details))),
     guardrails_applied=TEXTS,
 )

@@ -31,7 +31,7 @@ from solward.solana.protocol import (
     MAX_COMPUTE_UNITS,
 )
 from solward.solana.stakes import unix_time
-from solward.solana.tokens import authority, check_receiver, check_recipient, mint_account
+from solward.solana.tokens import check_receiver, check_recipient, fund_owner, mint_account
 from solward.types.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.types.guardrail import Intent, Operation, TransactionEffects
 from solward.types.ledger import Account
@@ -628,7 +628,7 @@ async def check_recipients(
     """
     own = {intent.wallet} | ({pocket} if pocket else set())
     paid = {
-        (line.account, line.program is None, line.operation): authority(states.get(line.account))
+        (line.account, line.program is None, line.operation): fund_owner(states.get(line.account))
         for payer in own
         for line in known_lines(calls, payer)
         if line.account is not None

@@ -215,7 +215,7 @@ class GrantSets:
         """Return the address book: name -> addresses."""
         kept = self._cache_for(version)
         if kept.book is None:
-            found = await name_store.book(connection)
+            found = await name_store.groups(connection)
             kept.book = {name: frozenset(addresses) for name, addresses in found.items()}
         return kept.book
 

@@ -468,7 +468,7 @@ class Reserver:
                     if is_first(key, now.database_ms):
                         alerts.raise_alert(connection, alert, stored, actor.trace, **said)
             if judged.is_allowed or judged.held is not None:
-                await self._database.keep_ledger_time(connection)
+                await self._database.store_ledger_time(connection)
             if judged.granted is not None and stored.status is not TransactionStatus.FAILED:
                 # A held transaction has no record, so its effects belong to the hold.
                 outcome = HELD if judged.held is not None else judged.verdict.rule or ALLOWED
@@ -652,10 +652,10 @@ class Reserver:
         for scope, limits in scopes:
             usage = judged.usages[scope]
             total = usage.costs_last_day + costs
-            if costs and alerts.is_near(total, limits.daily_costs_lamports):
+            if costs and alerts.is_near_ceiling(total, limits.daily_costs_lamports):
                 yield scope, Alert.COSTS_NEAR_CEILING, {"scope": scope}
             total = usage.lamports_last_day + lamports
-            if lamports and alerts.is_near(total, limits.daily_lamports):
+            if lamports and alerts.is_near_ceiling(total, limits.daily_lamports):
                 yield f"sol:{scope}", Alert.DAILY_LIMIT_NEAR, {"scope": scope}
         if judged.granted is not None:
             for key, detail in find_grants_near_end(judged.granted, self._granting.tokens):

@@ -29,7 +29,7 @@ import structlog
 from solders.transaction import VersionedTransaction
 
 from solward.database.database import Database
-from solward.database.set_apart import SetApart
+from solward.database.set_apart import FailureIsolator
 from solward.solana.message import AnyMessage, network_fee
 from solward.support.tasks import end
 from solward.telemetry import metrics
@@ -177,7 +177,7 @@ class Poller(ABC, Generic[Item]):
         self._database = database
         self._hook = hook
         self._open: dict[str, Item] = {}
-        self._apart = SetApart[Any](attrgetter("transaction_id"), log_set_apart)
+        self._apart = FailureIsolator[Any](attrgetter("transaction_id"), log_set_apart)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
