@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from solward.client import ClientError, Unauthorized
 from solward.support.fair_turns import Crowded, FairTurns, source_of
-from solward_dashboard.api import Visitor, ask_role, client_of, visit
+from solward_dashboard.api import Visitor, ask_role, client_of, set_visitor
 from solward_dashboard.options import Options
 
 _LOGIN = "/login"
@@ -245,7 +245,7 @@ class AccessGate:
                 await response(scope, receive, send)
             else:
                 await _learn_role(scope)
-                visit(self._login.visitor(connection))
+                set_visitor(self._login.visitor(connection))
                 receive = _receive_until_logout(receive, connection, self._login)
                 await self._app(scope, receive, send)
         elif scope["path"] == _LOGIN and scope["type"] == "http":

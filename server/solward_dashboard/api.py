@@ -80,7 +80,7 @@ def api() -> SolwardClient:
     return _client[0] if visitor is None else visitor.client
 
 
-def visit(visitor: Visitor | None) -> None:
+def set_visitor(visitor: Visitor | None) -> None:
     """Let the current task, and the tasks that it starts, act for this visitor."""
     _VISITOR.set(visitor)
 
@@ -98,7 +98,7 @@ def own_credential() -> Visitor | None:
     return _VISITOR.get()
 
 
-def behind_login() -> bool:
+def needs_login() -> bool:
     """Return whether visitors must log in."""
     return any(_behind_login)
 
@@ -111,7 +111,7 @@ def client_of(options: Options, secret: str) -> tuple[SolwardClient, list[bool]]
     return client, transport.refused
 
 
-async def of_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+async def fetch_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
     """Call `ask` for each id, a few at a time, and return the answers by id."""
     ids = tuple(ids)
     limiter = asyncio.Semaphore(_AT_ONCE)

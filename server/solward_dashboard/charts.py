@@ -47,7 +47,7 @@ def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
     return True
 
 
-def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
+def time_chart(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
     """Return stacked bars: transactions of each status, in equal steps of time."""
     start, step = _time_steps(transactions, now)
     rows = {status: [0] * BARS for status in STATUS_COLOURS}
@@ -60,7 +60,7 @@ def by_time(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any
     return _bar_chart(_category_axis(labels), _value_axis(minInterval=1), rows)
 
 
-def by_type(transactions: Sequence[Transaction]) -> dict[str, Any]:
+def type_chart(transactions: Sequence[Transaction]) -> dict[str, Any]:
     """Return bars: transactions of each type, by status, with the most frequent type on top."""
     # Equal counts are ordered by name, so that bars do not swap places.
     frequency = Counter(each.type for each in transactions)

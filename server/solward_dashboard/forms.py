@@ -132,7 +132,7 @@ def field_of(
 ) -> Field:
     """Return the field for a schema; `value` overrides the default of the schema."""
     known = schema.get("default") if value is None else value
-    label = one_line(str(schema.get("title") or in_words(name)), _MAX_LABEL)
+    label = one_line(str(schema.get("title") or name_text(name)), _MAX_LABEL)
     kind, choices = _kind_of(schema, required, depth)
     field = Field(name, label, kind, required, _help_text(schema), schema, choices=choices)
     if kind is Kind.GROUP:
@@ -156,7 +156,7 @@ def field_of(
 def content_of(field: Field, value: Any) -> Any:
     """Return the content of a field's input that stands for a value."""
     if field.kind is Kind.CHOICE:
-        places = [at for at, each in enumerate(field.choices) if same(each, value)]
+        places = [at for at, each in enumerate(field.choices) if is_same(each, value)]
         only = 0 if field.required and len(field.choices) == 1 else None
         return next(iter(places), only) if value is not None else only
     if field.kind is Kind.SWITCH:
@@ -168,12 +168,12 @@ def content_of(field: Field, value: Any) -> Any:
     return "" if value is None else _plain_text(value)
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Return whether two values are equal in JSON, where true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def in_words(name: str) -> str:
+def name_text(name: str) -> str:
     """Return a name in words: `slippageBps` is `Slippage bps`, `max_items` is `Max items`."""
     words = [
         each if each.isupper() and len(each) > 1 else each.lower() for each in _WORD.findall(name)
@@ -303,7 +303,7 @@ class Form:
             raise FormError(errors)
         return values
 
-    def take_names(self, field: str, recipients: AddressBook) -> None:
+    def offer_names(self, field: str, recipients: AddressBook) -> None:
         """Let `field` accept recipients' names, with completion; its value is the address."""
         self._recipients[field] = recipients
         self._group.suggest(field, recipients.suggested)
@@ -324,7 +324,7 @@ class Form:
         """Show errors at their fields, such as those of the service, and remove other errors."""
         self._group.show_errors(errors)
 
-    def unchecked(self) -> dict[str, Any] | None:
+    def valid_values(self) -> dict[str, Any] | None:
         """Return the values, or None if one is invalid; no error is shown."""
         values, errors = self._read()
         return None if errors else values

@@ -18,7 +18,7 @@ from solward.resources.service import Freeze
 from solward.support.clean_text import one_line
 from solward.types.roles import Role
 from solward_dashboard import parts as sw
-from solward_dashboard.api import api, behind_login, own_credential, role
+from solward_dashboard.api import api, needs_login, own_credential, role
 from solward_dashboard.dialogs import ask_note
 from solward_dashboard.wording import clock, day
 
@@ -163,7 +163,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
         waiting = _WaitingCount()
         freeze = FreezeSwitch()
         _add_dark_switch(dark)
-        if behind_login():
+        if needs_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
             out.props('flat round dense aria-label="Log out"')
     # Without a value NiceGUI asks the browser for one, and warns if that is slow.
@@ -389,12 +389,12 @@ class Freshness:
         if came_back:
             await sw.refresh_page(self._client)
 
-    def asks(self, poll: object) -> None:
+    def expect_response(self, poll: object) -> None:
         """Mark the content as loading (aria-busy) until this poll has its first response."""
         self._unanswered.add(poll)
         self.content.props("aria-busy=true")
 
-    def succeeded(self, poll: object) -> None:
+    def record_response(self, poll: object) -> None:
         """Record a response of the API."""
         self._failing.discard(poll)
         if poll in self._unanswered:
@@ -407,7 +407,7 @@ class Freshness:
         self._banner.set_visibility(False)
         self.content.classes(remove="sw-old")
 
-    def failed(self, error: Exception, poll: object) -> None:
+    def record_failure(self, error: Exception, poll: object) -> None:
         """Record a failed request: the content stays, marked as old."""
         self._failing.add(poll)
         last = self._last_response
@@ -438,7 +438,7 @@ class Poll(Generic[T]):
         self._show = show
         self._sent = 0
         self._newest_shown = 0
-        freshness.asks(self)
+        freshness.expect_response(self)
         sw.on_refresh(self.refresh)
         ui.timer(every_s, self._refresh_if_visible)
 
@@ -455,10 +455,10 @@ class Poll(Generic[T]):
                 response = await self._fetch()
         except (ClientError, TimeoutError) as error:
             if self._is_current(number):
-                self._freshness.failed(error, self)
+                self._freshness.record_failure(error, self)
             return
         if self._is_current(number):
-            self._freshness.succeeded(self)
+            self._freshness.record_response(self)
             self._show(response)
             for each in self._freshness.content.descendants():
                 if isinstance(each, sw.Age):

@@ -49,7 +49,7 @@ _RULES: Final = {
 }
 
 
-def grants_left() -> sw.LiveContent[Sequence[Mapping[str, Any]]]:
+def grants_card() -> sw.LiveContent[Sequence[Mapping[str, Any]]]:
     """Return a card with grants by principal and a bar for each limit; hidden without grants. It
     shows `grants` of `GET /wallets/:id/limits` or `GET /agents/:id/limits`."""
     return sw.card_of(
@@ -74,7 +74,7 @@ def _show_principal(found: Mapping[str, Any]) -> None:
                 sw.show_bar(limit["sentence"], "", share)
 
 
-def can_leave() -> sw.LiveContent[Mapping[str, Any]]:
+def can_leave_card() -> sw.LiveContent[Mapping[str, Any]]:
     """Return a card with the maximum of each asset that can leave a wallet in a day, or why it is
     unlimited. It shows `canLeave` of `GET /wallets/:id/limits`."""
     with sw.card("What can leave this wallet today", "can-leave"):
@@ -107,7 +107,7 @@ def most_text(asset: str, each: Mapping[str, Any]) -> str:
     return text if beside is None else f"{text}, and {beside} dollars' worth in addition"
 
 
-def open_holds() -> sw.LiveContent[Sequence[Hold]]:
+def holds_card() -> sw.LiveContent[Sequence[Hold]]:
     """Return a card with the transactions that wait for a person; hidden if there are none."""
     return sw.card_of(
         "Waits for approval", lambda found: [*map(_show_hold, found)], "open-holds", hides=True

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from nicegui import ui
 
 from solward_dashboard import parts as sw
-from solward_dashboard.api import of_each
+from solward_dashboard.api import fetch_each
 from solward_dashboard.wording import ASKING, counted
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Card(Protocol[Item, More]):  # type: ignore[misc]
         """Show the element; `more` is its further data, None until they are fetched."""
 
 
-def with_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
+def search_words(search: str, every: Iterable[T], texts: Callable[[T], Iterable[str]]) -> list[T]:
     """Return the elements whose texts contain every word of the search."""
     words = search.casefold().split()
 
@@ -96,7 +96,8 @@ class PagedCards(Generic[Item, More]):
 
     async def fetch(self, every: Sequence[Item]) -> dict[str, More | None]:
         """Return the further data of the current page's cards, by the ids of their elements."""
-        return await of_each([each.id for each in self._cut_page(self._matches(every))], self._ask)
+        shown = self._cut_page(self._matches(every))
+        return await fetch_each([each.id for each in shown], self._ask)
 
     def show(
         self, every: Sequence[Item], more: Mapping[str, More | None] | None = None, note: str = ""

@@ -56,7 +56,7 @@ def serve(
     """
     app = build(options)
     config = uvicorn.Config(
-        **bounded(app, BOUNDS),
+        **uvicorn_bounds(app, BOUNDS),
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -109,7 +109,7 @@ def build(options: Options) -> FastAPI:
     return app
 
 
-def bounded(app: App, bounds: Bounds) -> dict[str, Any]:
+def uvicorn_bounds(app: App, bounds: Bounds) -> dict[str, Any]:
     """Return the arguments of `uvicorn.Config` that enforce the bounds of one server.
 
     Connections that become WebSockets are no longer counted: their application knows them.

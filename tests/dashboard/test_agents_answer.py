@@ -12,8 +12,8 @@ from nicegui.page import page
 from solward.client import Agent, Decision
 from solward_dashboard.pages.agents import (
     action_text,
+    find_agents,
     limit_bars,
-    matching,
     observation_text,
     usage_text,
 )
@@ -120,7 +120,7 @@ def test_agents_are_found_by_all_that_names_them() -> None:
         ("openai stopped", [two]),
         ("till stopped", []),
     ):
-        assert matching([one, two], wallets, search) == found
+        assert find_agents([one, two], wallets, search) == found
 
 
 def test_an_action_without_parameters_is_its_skill() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Transaction
-from solward_dashboard.charts import BARS, STATUS_COLOURS, by_time, by_type, summary_text
+from solward_dashboard.charts import BARS, STATUS_COLOURS, summary_text, time_chart, type_chart
 
 NOW = datetime(2026, 11, 21, 16, 30, 31, tzinfo=UTC)
 
@@ -36,13 +36,13 @@ def rows(options: dict[str, Any]) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("minutes", [0, 1, 23, 24, 25, 47, 48, 500, 10_000])
 def test_the_oldest_and_the_newest_are_both_within(minutes: int) -> None:
-    counted = rows(by_time([made(), made(timedelta(minutes=minutes))], NOW))
+    counted = rows(time_chart([made(), made(timedelta(minutes=minutes))], NOW))
     assert sum(counted["confirmed"]) == 2
     assert counted["confirmed"][-1] >= 1
 
 
 def test_each_status_has_bars_of_its_own() -> None:
-    counted = rows(by_time([made(status=status) for status in STATUS_COLOURS], NOW))
+    counted = rows(time_chart([made(status=status) for status in STATUS_COLOURS], NOW))
     assert {status: sum(bars) for status, bars in counted.items()} == dict.fromkeys(
         STATUS_COLOURS, 1
     )
@@ -51,21 +51,21 @@ def test_each_status_has_bars_of_its_own() -> None:
 
 def test_bars_stay_where_they_are_within_a_minute() -> None:
     ones = [made(timedelta(minutes=5))]
-    assert by_time(ones, NOW) == by_time(ones, NOW + timedelta(seconds=20))
-    assert by_time(ones, NOW) != by_time(ones, NOW + timedelta(seconds=60))
+    assert time_chart(ones, NOW) == time_chart(ones, NOW + timedelta(seconds=20))
+    assert time_chart(ones, NOW) != time_chart(ones, NOW + timedelta(seconds=60))
 
 
 def test_days_are_told_with_their_date() -> None:
-    axis = by_time([made(timedelta(days=30))], NOW)["xAxis"]
+    axis = time_chart([made(timedelta(days=30))], NOW)["xAxis"]
     assert len(set(axis["data"])) == BARS
 
 
 def test_a_time_after_now_is_counted_as_now() -> None:
-    assert rows(by_time([made(-timedelta(minutes=9))], NOW))["confirmed"][-1] == 1
+    assert rows(time_chart([made(-timedelta(minutes=9))], NOW))["confirmed"][-1] == 1
 
 
 def test_types_come_by_how_many_there_are() -> None:
-    options = by_type(
+    options = type_chart(
         [made(kind="swap"), made(kind="swap", status="blocked"), made(kind="airdrop")]
     )
     # ECharts draws the last one on top.
@@ -75,8 +75,8 @@ def test_types_come_by_how_many_there_are() -> None:
 
 
 def test_no_transactions_are_a_chart_too() -> None:
-    assert sum(map(sum, rows(by_time([], NOW)).values())) == 0
-    assert by_type([])["yAxis"]["data"] == []
+    assert sum(map(sum, rows(time_chart([], NOW)).values())) == 0
+    assert type_chart([])["yAxis"]["data"] == []
     assert summary_text([]) == "No transactions"
 
 

@@ -11,7 +11,7 @@ from tests.support.http import Handler, served_in_thread
 from solward.client import ClientError, Unauthorized
 from solward_dashboard import frame
 from solward_dashboard.access import Login
-from solward_dashboard.api import Visitor, visit
+from solward_dashboard.api import Visitor, set_visitor
 from solward_dashboard.options import Options
 
 OF_A_KEY = {"error": "Invalid API key"}
@@ -72,7 +72,7 @@ async def test_a_401_about_something_else_leaves_the_login(
 ) -> None:
     answers, options = service
     login, visitor = await logged_in(options)
-    visit(visitor)
+    set_visitor(visitor)
     with pytest.raises(Unauthorized) as refused:
         await visitor.client.holds.get("of-a-revoked-key")
     assert stands(login)
@@ -86,7 +86,7 @@ async def test_a_401_of_the_own_credential_ends_it(
 ) -> None:
     answers, options = service
     login, visitor = await logged_in(options)
-    visit(visitor)
+    set_visitor(visitor)
     answers.own = (401, OF_A_KEY)
     with pytest.raises(Unauthorized) as refused:
         await visitor.client.holds.get("anything")

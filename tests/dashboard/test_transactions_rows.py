@@ -11,7 +11,7 @@ import pytest
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, KnownAddress
-from solward_dashboard.pages.transaction import amount, explorer, fee_facts, row
+from solward_dashboard.pages.transaction import amount, explorer_url, fee_facts, row
 from solward_dashboard.pages.transactions import matches
 
 TOKENS = token_list("localnet")
@@ -151,7 +151,7 @@ def test_a_filter_lets_through_what_fits_all_of_it(
 def test_only_public_networks_have_an_explorer() -> None:
     signature = "5" * 88
     address = f"https://explorer.solana.com/tx/{signature}"
-    assert explorer(record(), "localnet") is None
-    assert explorer(record(), "devnet") == f"{address}?cluster=devnet"
-    assert explorer(record(), "mainnet-beta") == address
-    assert explorer(record(signature=None), "devnet") is None
+    assert explorer_url(record(), "localnet") is None
+    assert explorer_url(record(), "devnet") == f"{address}?cluster=devnet"
+    assert explorer_url(record(), "mainnet-beta") == address
+    assert explorer_url(record(signature=None), "devnet") is None

@@ -19,9 +19,9 @@ from solward_dashboard.lists import PagedCards
 from solward_dashboard.pages.overview import fetch_exposures
 from solward_dashboard.pages.wallets import (
     Holding,
-    check_any,
-    holding,
-    matching,
+    fetch_holding,
+    find_wallets,
+    raise_if_all,
     tokens_text,
 )
 
@@ -97,7 +97,13 @@ class Cards:
         self.told: dict[str, Holding | ApiError | None] = {}
         with Client(page("/wallets")):
             self.shown = PagedCards[Wallet, Holding | ApiError](
-                "wallets", "Search", size, matching, lambda _: Card(self.told), "None.", holding
+                "wallets",
+                "Search",
+                size,
+                find_wallets,
+                lambda _: Card(self.told),
+                "None.",
+                fetch_holding,
             )
 
     async def fetch(self) -> dict[str, Holding | ApiError | None]:
@@ -138,7 +144,7 @@ async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> 
     with pytest.raises(ApiError, match="too many tokens"):
         await fetch_exposures()
     with pytest.raises(ApiError, match="too many tokens"):
-        check_any([*(await Cards(3).fetch()).values()])
+        raise_if_all([*(await Cards(3).fetch()).values()])
 
 
 def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None:
@@ -148,7 +154,7 @@ def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None
     ]
 
     def names(search: str) -> list[str]:
-        return [each.name for each in matching(wallets, search)]
+        return [each.name for each in find_wallets(wallets, search)]
 
     assert names("") == ["Till north", "Till south", "Safe"]
     assert names("TILL") == ["Till north", "Till south"]

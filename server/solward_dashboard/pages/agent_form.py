@@ -255,7 +255,7 @@ class AgentForms:
             )
         except FormError:
             for expansion, form in ((self._asked_with, self._options), (self._cost, self._budget)):
-                if form.unchecked() is None:
+                if form.valid_values() is None:
                     expansion.open()
             fits = False
         if not fits:

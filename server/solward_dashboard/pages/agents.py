@@ -19,8 +19,8 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.frame import Poll, frame, frame_of_one
-from solward_dashboard.leaving import grants_left, open_holds
-from solward_dashboard.lists import NewestFirst, PagedCards, with_words
+from solward_dashboard.leaving import grants_card, holds_card
+from solward_dashboard.lists import NewestFirst, PagedCards, search_words
 from solward_dashboard.pages.agent_form import change_agent, create_agent
 from solward_dashboard.wording import (
     ago,
@@ -69,10 +69,10 @@ def page() -> None:
             "agents",
             SEARCH_LABEL,
             SHOWN,
-            lambda agents, search: matching(agents, wallets, search),
+            lambda agents, search: find_agents(agents, wallets, search),
             lambda agent: _Card(agent, wallets, chat.open),
             _NONE_YET,
-            activity,
+            fetch_activity,
         )
         with cards.toolbar:
             sw.button("New agent", create_agent, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
@@ -92,7 +92,7 @@ def page() -> None:
         Poll(freshness, EVERY_S, fetch, show)
 
 
-async def activity(agent_id: str) -> Activity | None:
+async def fetch_activity(agent_id: str) -> Activity | None:
     """Fetch an agent's activity; None if the agent was deleted meanwhile."""
     try:
         decisions, limits = await asyncio.gather(
@@ -248,9 +248,9 @@ class Strategy:
         self._more.props["aria-expanded"] = "true" if self._expanded else "false"
 
 
-def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
+def find_agents(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
     """Return the agents with every searched word in name, wallet, status, provider or model."""
-    return with_words(
+    return search_words(
         search,
         agents,
         lambda each: (
@@ -333,8 +333,8 @@ def page_of_one(agent_id: str) -> None:
             with sw.card("Limits"):
                 used = limit_bars()
                 rails, model = sw.dim(), sw.dim()
-        waiting = open_holds()
-        grants = grants_left()
+        waiting = holds_card()
+        grants = grants_card()
         with sw.card("Decisions", "timeline"):
             decisions = NewestFirst[Decision](
                 "decision",

@@ -32,11 +32,11 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward_dashboard import charts
 from solward_dashboard import parts as sw
-from solward_dashboard.api import api, of_each
+from solward_dashboard.api import api, fetch_each
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.leaving import leaving_texts, number_list, rule_text
 from solward_dashboard.pages.holds import DisplayContext, hold_cards
-from solward_dashboard.pages.wallets import Holding, check_any, holding
+from solward_dashboard.pages.wallets import Holding, fetch_holding, raise_if_all
 from solward_dashboard.wording import People, counted, cut, exact, local_times, short, sol
 
 EVERY_S = 5.0
@@ -199,8 +199,8 @@ def page() -> None:
             blocked.set(count if latest.refusals.is_complete else f"{count} or more", note)
             waiting.show(latest.holds, latest.context)
             refused.show((latest.refusals, latest.context))
-            times.show(charts.by_time(latest.transactions, now), latest.transactions)
-            kinds.show(charts.by_type(latest.transactions), latest.transactions)
+            times.show(charts.time_chart(latest.transactions, now), latest.transactions)
+            kinds.show(charts.type_chart(latest.transactions), latest.transactions)
             limits.show(latest.limits)
             decisions.show(latest.decisions)
             problems.show(latest.plugins)
@@ -518,7 +518,7 @@ def sum_exposures(
 async def fetch_exposures() -> Exposures:
     """Fetch the assets of the `EXPOSED` oldest wallets, and the part of each that can leave."""
     wallets = await api().wallets.list()
-    found = (await of_each([each.id for each in wallets[:EXPOSED]], holding)).values()
-    check_any([*found])
+    found = (await fetch_each([each.id for each in wallets[:EXPOSED]], fetch_holding)).values()
+    raise_if_all([*found])
     read = [(each.balance, each.limits) for each in found if isinstance(each, Holding)]
     return sum_exposures(read, len(wallets), len(found) - len(read))

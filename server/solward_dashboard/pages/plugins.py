@@ -22,9 +22,9 @@ from solward.types.manifest import Terms
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, result_of, show_dialog, titled_dialog
-from solward_dashboard.forms import Errors, Form, FormError, same
+from solward_dashboard.forms import Errors, Form, FormError, is_same
 from solward_dashboard.frame import Poll, frame
-from solward_dashboard.lists import NewestFirst, with_words
+from solward_dashboard.lists import NewestFirst, search_words
 from solward_dashboard.wording import day
 
 # Plugins change when somebody installs, upgrades or disables one.
@@ -122,11 +122,11 @@ def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
         return *named, about, *_plugin_terms(plugin).needs()
 
     of_kind = [each for each in answer.plugins.plugins if kind in ("", each.kind)]
-    plugins = with_words(wanted, of_kind, texts)
+    plugins = search_words(wanted, of_kind, texts)
     own = {each.distribution for each in plugins}
     if not kind:
         others = answer.plugins.distributions
-        found = with_words(
+        found = search_words(
             wanted, others, lambda each: (each.name, *(one.plugin for one in each.accepted))
         )
         own |= {each.name for each in found}
@@ -135,7 +135,7 @@ def search(answer: LoadedPlugins, wanted: str, kind: str) -> LoadedPlugins:
         answer.plugins,
         plugins=tuple(plugins),
         distributions=tuple(each for each in answer.plugins.distributions if each.name in own),
-        guardrails=tuple(with_words(wanted, guardrails, lambda each: (each, "guardrail"))),
+        guardrails=tuple(search_words(wanted, guardrails, lambda each: (each, "guardrail"))),
     )
     return LoadedPlugins(shown, answer.skills)
 
@@ -343,9 +343,9 @@ def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
             if each.set:
                 values[name] = None
         elif each.set:
-            if not same(typed[name], each.value):
+            if not is_same(typed[name], each.value):
                 values[name] = typed[name]
-        elif "default" not in declared[name] or not same(typed[name], declared[name]["default"]):
+        elif "default" not in declared[name] or not is_same(typed[name], declared[name]["default"]):
             values[name] = typed[name]
     return values
 

@@ -198,7 +198,7 @@ async def _ask_new_grant(policy: Policy) -> dict[str, Any] | None:
         clear_check()
         written = field.value or ""
         try:
-            grant = written_grant(written)
+            grant = parse_grant(written)
             book = policy.document["book"]
             (one,) = (await api().policy.check({"grants": [grant], "book": book})).grants
             document = with_grant(policy, one)
@@ -228,7 +228,7 @@ async def _ask_new_grant(policy: Policy) -> dict[str, Any] | None:
     return found
 
 
-def written_grant(text: str) -> Any:
+def parse_grant(text: str) -> Any:
     """Return a grant's parsed JSON, or its text if it is a sentence; raises `ValueError`."""
     text = text.strip()
     return jsontext.read(text) if text.startswith("{") else text

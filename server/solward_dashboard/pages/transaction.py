@@ -26,7 +26,7 @@ from solward.types.record import (
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import show_dialog
-from solward_dashboard.forms import in_words
+from solward_dashboard.forms import name_text
 from solward_dashboard.frame import frame_of_one
 from solward_dashboard.leaving import leaving_list, number_list, rule_text
 from solward_dashboard.wording import People, local_times, second, short, value_text
@@ -115,7 +115,7 @@ def _show_body(one: TransactionView) -> None:
         sw.lines(_detail_facts(record, one.people, tokens), "sw-mono")
         sw.lines(() if record.fee is None else fee_facts(record.fee), "sw-mono")
         if record.signature is not None:
-            sw.signature_fact(record.signature, explorer(record, one.network))
+            sw.signature_fact(record.signature, explorer_url(record, one.network))
         sw.fact("Record", record.id, "sw-mono")
     sw.heading("Guardrails applied")
     with sw.row():
@@ -163,7 +163,7 @@ def _detail_facts(record: Transaction, people: People, tokens: TokenList) -> lis
             symbol = tokens.symbol_of(said)
             said = people.receiver(said) if symbol is None else f"{symbol}, {said}"
         if name != "amount":
-            found.append((_TITLES.get(name, in_words(name)), said))
+            found.append((_TITLES.get(name, name_text(name)), said))
     return found
 
 
@@ -232,7 +232,7 @@ def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
     return found
 
 
-def explorer(record: Transaction, network: str) -> str | None:
+def explorer_url(record: Transaction, network: str) -> str | None:
     """Return the record's address in the public explorer; None on a local network."""
     if record.signature is None or network not in _CLUSTERS:
         return None

@@ -35,7 +35,7 @@ from solward.types.errors import SolwardError
 from solward.types.money import format_sol
 from solward.types.record import amount_of
 from solward_dashboard import parts as sw
-from solward_dashboard.api import api, of_each
+from solward_dashboard.api import api, fetch_each
 from solward_dashboard.charts import (
     BALANCES,
     Point,
@@ -47,7 +47,7 @@ from solward_dashboard.charts import (
 from solward_dashboard.dialogs import ask_form, ask_note, confirmed, show_dialog
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame_of_one, set_frozen
-from solward_dashboard.leaving import can_leave, confirm_preview, grants_left, open_holds
+from solward_dashboard.leaving import can_leave_card, confirm_preview, grants_card, holds_card
 from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, actions
 from solward_dashboard.pages.wallets import token_name
 from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
@@ -90,7 +90,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet:
     """
     wallet = await api().wallets.get(wallet_id)
     agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
-    by_agent = await of_each(
+    by_agent = await fetch_each(
         agents[:_AGENTS], lambda agent: api().agents.decisions(agent, limit=decisions)
     )
     latest: list[Any] = await asyncio.gather(
@@ -120,11 +120,11 @@ def page(wallet_id: str) -> None:
         head = Head(wallet)
         with sw.stack("sw-wide sw-top"):
             with sw.stack():
-                waiting = open_holds()
+                waiting = holds_card()
                 balance = sw.card_of("Balance", holdings)
-                leaving = can_leave()
+                leaving = can_leave_card()
                 limits = sw.card_of("Limits", limit_bars, "limits")
-                grants = grants_left()
+                grants = grants_card()
                 pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
                     "Amounts at risk in pockets",
                     lambda found: [*map(partial(_show_pocket, wallet), found)],

@@ -33,7 +33,7 @@ from solward.types.record import TransactionType
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import ask_form, confirmed, show_dialog
-from solward_dashboard.forms import Form, FormError, fieldset, form_schema, in_words, read_all
+from solward_dashboard.forms import Form, FormError, fieldset, form_schema, name_text, read_all
 from solward_dashboard.leaving import confirm_preview
 from solward_dashboard.wording import People, ago, day, local_times, value_text
 
@@ -172,7 +172,7 @@ class ActionPanel:
             sw.dim(action.about)
             self._form = Form(action.schema, action.known)
             if action.recipient:
-                self._form.take_names(action.recipient, AddressBook())
+                self._form.offer_names(action.recipient, AddressBook())
             with sw.row():
                 self._button = sw.button(
                     action.verb, self._run, look=sw.PRIMARY, testid=f"run-{slug}"
@@ -210,7 +210,7 @@ class ActionPanel:
             wallets, contacts = await asyncio.gather(api().wallets.list(), api().contacts.list())
         except SolwardError:
             return
-        self._form.take_names(self._action.recipient, AddressBook.from_lists(wallets, contacts))
+        self._form.offer_names(self._action.recipient, AddressBook.from_lists(wallets, contacts))
 
     async def _confirm(self, wallet: Wallet, values: Mapping[str, Any]) -> bool:
         """Return whether a person confirms the action, or it needs no confirmation."""
@@ -233,7 +233,7 @@ class ActionPanel:
             await _to_facts(values, action.schema["properties"]),
             action.verb,
             lambda: trial(wallet.id, values),
-            lambda: self._form.unchecked() == values,
+            lambda: self._form.valid_values() == values,
         )
 
     def _idempotency_key(self, values: Mapping[str, Any]) -> str:
@@ -299,7 +299,7 @@ async def _to_facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> lis
         said = _json_or_text(value)
         if name == "to" and isinstance(value, str):
             said = f"{value.strip()}\n{people.warned(value.strip())}"
-        found.append((fields[name].get("title", in_words(name)), said))
+        found.append((fields[name].get("title", name_text(name)), said))
     return found
 
 

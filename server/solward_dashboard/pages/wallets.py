@@ -47,10 +47,10 @@ def page() -> None:
             "wallets",
             SEARCH_LABEL,
             SHOWN,
-            matching,
+            find_wallets,
             _Card,
             "No wallet yet. Create the first one.",
-            holding,
+            fetch_holding,
         )
         with cards.toolbar:
             sw.button("New wallet", create_wallet, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
@@ -58,13 +58,13 @@ def page() -> None:
         async def fetch() -> tuple[Sequence[Wallet], dict[str, Holding | ApiError | None]]:
             wallets = await api().wallets.list()
             holdings = await cards.fetch(wallets)
-            check_any([*holdings.values()])
+            raise_if_all([*holdings.values()])
             return wallets, holdings
 
         Poll(freshness, EVERY_S, fetch, lambda found: cards.show(*found))
 
 
-async def holding(wallet_id: str) -> Holding | ApiError:
+async def fetch_holding(wallet_id: str) -> Holding | ApiError:
     """Return a wallet's balance and limits, or the error if they cannot be read."""
     try:
         balance = await api().wallets.balance(wallet_id)
@@ -73,7 +73,7 @@ async def holding(wallet_id: str) -> Holding | ApiError:
         return error
 
 
-def check_any(answers: Sequence[object]) -> None:
+def raise_if_all(answers: Sequence[object]) -> None:
     """Raise the first error if all answers are errors, so that the page shows only one."""
     errors = [each for each in answers if isinstance(each, ApiError)]
     if errors and len(errors) == len(answers):
@@ -122,7 +122,7 @@ async def create_wallet() -> None:
         ui.navigate.to(f"/wallets/{wallet.id}")
 
 
-def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
+def find_wallets(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
     """Return the wallets whose name, tags or address contain every word of the search.
 
     Words of less than four characters are not searched in addresses: they are in too many.
