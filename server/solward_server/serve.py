@@ -154,21 +154,21 @@ def create_app(service: Solward) -> Quart:
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
-        async with in_background(_flush_regularly(service.credentials), "key-uses"):
+        async with in_background(_flush_uses_regularly(service.credentials), "key-uses"):
             with filling_gauges(service, "api"):
                 yield
-        await _flush(service.credentials)
+        await _flush_key_uses(service.credentials)
 
     return app
 
 
-async def _flush_regularly(credentials: Credentials) -> None:
+async def _flush_uses_regularly(credentials: Credentials) -> None:
     while True:
         await asyncio.sleep(KEY_USES_FLUSH_S)
-        await _flush(credentials)
+        await _flush_key_uses(credentials)
 
 
-async def _flush(credentials: Credentials) -> None:
+async def _flush_key_uses(credentials: Credentials) -> None:
     try:
         await credentials.flush()
     except StoreError as error:

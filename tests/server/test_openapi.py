@@ -25,7 +25,7 @@ from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, 
 from solward_server.http.body import NOT_JSON
 from solward_server.openapi.route import SECURITY
 from solward_server.resources import PREFIX
-from solward_server.resources.openapi import describe, least_roles
+from solward_server.resources.openapi import describe, lowest_roles
 
 Operation = dict[str, Any]
 
@@ -328,7 +328,7 @@ async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     document = json.loads(answer.text)
-    assert document == describe(api.service.live.registry, PREFIX, least_roles(api.app))
+    assert document == describe(api.service.live.registry, PREFIX, lowest_roles(api.app))
     for path, method, operation in operations(document):
         roled = SECURITY[Access.ADMIN][-1] in operation["security"]
         assert ("x-least-role" in operation) == roled, (method, path)
@@ -350,7 +350,7 @@ async def test_services_with_different_plugins_serve_different_documents(
     assert (await served(api))["paths"][path]["post"]["description"] != "Sit still."
     async with serving_api(tmp_path / "demo", demo=True) as demo:
         document = await served(demo)
-        assert document == describe(demo.service.live.registry, PREFIX, least_roles(demo.app))
+        assert document == describe(demo.service.live.registry, PREFIX, lowest_roles(demo.app))
         assert document != await served(api)
     async with serving_api(tmp_path / "same") as same:
         assert await served(same) == await served(api)

@@ -27,7 +27,7 @@ from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, KnownAddress
 from solward.types.record import TransactionRecord, TransactionStatus
 from solward_server.resources import transactions
-from solward_server.resources.transactions import COLUMNS, RowNames, harmless
+from solward_server.resources.transactions import COLUMNS, RowNames, escape_cell
 
 OTHER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 TOKENS = token_list("localnet")
@@ -136,7 +136,7 @@ FORMULAS = (
 @promise("no-formula-in-csv")
 @pytest.mark.parametrize("text", FORMULAS, ids=range(len(FORMULAS)))
 def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
-    assert harmless(text).startswith(f"'{text[0]}")
+    assert escape_cell(text).startswith(f"'{text[0]}")
     hostile = replace(
         RECORD,
         type="other",
@@ -154,11 +154,11 @@ def test_no_cell_of_untrusted_text_begins_a_formula(text: str) -> None:
         assert not value.lstrip(" \u00a0").startswith(transactions._FORMULA), row
     # Nor does one of a spreadsheet that separates by semicolons or tabs.
     for between in (";", "; ", '";"', "\t", "\n", "\r\n"):
-        for cell in re.split("[;\t\r\n]", harmless(f"a{between}{text}")):
+        for cell in re.split("[;\t\r\n]", escape_cell(f"a{between}{text}")):
             assert not cell.strip('" \u00a0').startswith(transactions._FORMULA), between
     # And only those cells are changed.
-    assert harmless("a; b = -5; 3") == "a; b = -5; 3"
-    assert harmless("1+1=2, -5") == "1+1=2, -5"
+    assert escape_cell("a; b = -5; 3") == "a; b = -5; 3"
+    assert escape_cell("1+1=2, -5") == "1+1=2, -5"
 
 
 @promise("csv-quotes-specials")

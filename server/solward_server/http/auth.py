@@ -183,7 +183,7 @@ def caller() -> Caller:
     return found
 
 
-def confined_to(wallet_id: str) -> None:
+def check_confinement(wallet_id: str) -> None:
     """Raise `WalletNotFound` if the caller is confined to another wallet."""
     if caller().wallet_id not in (None, wallet_id):
         raise WalletNotFound
@@ -279,7 +279,7 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
         # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.
         sent = token.encode("latin-1", "replace")
         if token and hmac.compare_digest(sent, expected):
-            _serve(Caller())
+            _accept_caller(Caller())
             return
         if access is Access.ADMIN and not token.startswith(ADMIN_PREFIX):
             raise Unauthorized(ADMIN_REQUIRED)
@@ -294,10 +294,10 @@ def authenticate(app: Quart, settings: Settings, credentials: Credentials, traff
         # A route without a role is for the widest role.
         if found.key is None or not rule.checks_keys:
             found.needs(rule.role or Role.POLICY)
-        _serve(found)
+        _accept_caller(found)
 
 
-def _serve(caller: Caller) -> None:
+def _accept_caller(caller: Caller) -> None:
     g.caller = caller
     # The audit log names the caller for every change of the view.
     act_as(caller.principal, None if caller.admin is None else caller.admin.name)

@@ -122,7 +122,7 @@ async def read_body() -> Body:
     assert isinstance(data, bytes)
     if not data.strip(jsontext.SPACE):
         return {}
-    body = await _object(data)
+    body = await _read_object(data)
     names: RoutesFields = current_app.extensions[_EXTENSION]
     rule = "" if request.url_rule is None else request.url_rule.rule
     fields = names.get((request.method, rule))
@@ -131,7 +131,7 @@ async def read_body() -> Body:
     return body
 
 
-async def _object(data: bytes) -> Body:
+async def _read_object(data: bytes) -> Body:
     if len(data) <= MAX_BODY_BYTES:
         body = parse_body(data)
     else:
@@ -168,10 +168,10 @@ def query_text(field: str) -> str | None:
 
 def query_of(kind: type[R]) -> R:
     """Return the query as a declared request; raises `InvalidRequest`."""
-    return kind.of({each.json: _typed(each, query_text(each.json)) for each in fields_of(kind)})
+    return kind.of({each.json: _parse(each, query_text(each.json)) for each in fields_of(kind)})
 
 
-def _typed(field: Field, text: str | None) -> Any:
+def _parse(field: Field, text: str | None) -> Any:
     """Convert a text of the query to the JSON type of its field."""
     if text is None:
         return None
@@ -212,7 +212,7 @@ _EXTENSION: Final = "solward_field_names"
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def know_fields(app: Quart, names: RoutesFields) -> None:
+def set_route_fields(app: Quart, names: RoutesFields) -> None:
     """Set the names of fields and parameters that each route accepts."""
     app.extensions[_EXTENSION] = names
     app.extensions[_LOCKS] = WeakValueDictionary()
@@ -256,7 +256,7 @@ def check_requests(app: Quart, prefix: str) -> None:
             data: str | bytes = await request.get_data(as_text=False)
             assert isinstance(data, bytes)
             if data.strip(jsontext.SPACE):
-                refuse_unknown(await _object(data), ())
+                refuse_unknown(await _read_object(data), ())
 
 
 def key_headers() -> list[str]:

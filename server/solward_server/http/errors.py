@@ -93,7 +93,7 @@ _INTERNAL_CODES = frozenset({"internal_error"})
 _SOON_S = 1
 
 
-def too_large(most: int) -> str:
+def too_large_text(most: int) -> str:
     """Return the error's text for a body of more than this many bytes."""
     return f"The request body must not be larger than {most // 1024} KiB"
 
@@ -106,7 +106,7 @@ HTTP_TEXTS = {
     404: "Not found",
     405: "Method not allowed",
     408: "The request body took too long to arrive",
-    413: too_large(MAX_BODY_BYTES),
+    413: too_large_text(MAX_BODY_BYTES),
     415: "The request body must not be encoded: leave out Content-Encoding. Nothing was done",
 }
 
@@ -128,7 +128,7 @@ def status_of(error: Exception, statuses: ErrorStatus = "contract") -> int:
     return 500
 
 
-def shown_text(error: SolwardError) -> str:
+def caller_text(error: SolwardError) -> str:
     """Return an error's text, with the words of a model that refused; never log it."""
     said = error.said if isinstance(error, ModelRefused) else ""
     return scrub_text(f"{error}: {said}" if said else str(error))
@@ -155,20 +155,20 @@ def refusal_headers(error: Exception) -> dict[str, str]:
 def error_response(error: Exception) -> Response:
     """Return the response to an error; call it while a request is handled."""
     status = status_of(error, current_app.config[_ERROR_STATUS])
-    response = json_response({"error": _sentence(error)}, status)
+    response = json_response({"error": _error_text(error)}, status)
     response.headers.update(refusal_headers(error) | _protocol_headers(error, status))
     if status != status_of(error):
         response.headers[CONTRACT_HEADER] = str(status_of(error))
     return response
 
 
-def _sentence(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return an error's text for its caller; a bug's text reveals nothing."""
     if isinstance(error, SolwardError):
-        return shown_text(error)
+        return caller_text(error)
     if isinstance(error, HTTPException):
         if error.code == 413:
-            return too_large(max_body_bytes(request.path))
+            return too_large_text(max_body_bytes(request.path))
         return HTTP_TEXTS.get(error.code or 500, error.name)
     if isinstance(error, Crowded):
         return CROWDED

@@ -52,7 +52,7 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     )
 
 
-async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse | None:
+async def first_answer(database: Database, key: IdempotencyKey) -> StoredResponse | None:
     """Return the stored response of the key's first request; None if this is the first.
 
     Raises:
@@ -121,15 +121,15 @@ class SkillCalls:
             raise IdempotencyInFlight
         self._running.add(key.scope)
         try:
-            stored = await first_use(database, key)
+            stored = await first_answer(database, key)
             if stored is None or stored.body is None:
                 async with database.write() as connection:
-                    stored = await self._claim(connection, key, stored)
+                    stored = await self._claim_key(connection, key, stored)
             yield stored
         finally:
             self._running.discard(key.scope)
 
-    async def _claim(
+    async def _claim_key(
         self, connection: AsyncConnection, key: IdempotencyKey, stored: StoredResponse | None
     ) -> StoredResponse | None:
         """Make this process the key's owner, and return a response that was stored meanwhile."""

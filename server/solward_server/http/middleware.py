@@ -178,7 +178,7 @@ class ObservedQuart(Quart):
             reset_contextvars(**bound)
         response.headers.add(REQUEST_ID, id_)
         response.headers.add(API_HEADER, API_VERSION)
-        _count(route, method, response.status_code, time.perf_counter() - began)
+        _count_response(route, method, response.status_code, time.perf_counter() - began)
         return response
 
     async def preprocess_request(
@@ -205,7 +205,7 @@ class ObservedQuart(Quart):
 
 
 @cache
-def _counters(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+def _route_metrics(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
     """Return a route's metrics; prometheus-client's own look-up would double the cost."""
     return (
         metrics.HTTP_REQUESTS.labels(route, method, status),
@@ -213,8 +213,8 @@ def _counters(route: str, method: str, status: int) -> tuple[Counter, Histogram]
     )
 
 
-def _count(route: str, method: str, status: int, seconds: float) -> None:
-    answered, took = _counters(route, method, status)
+def _count_response(route: str, method: str, status: int, seconds: float) -> None:
+    answered, took = _route_metrics(route, method, status)
     answered.inc()
     took.observe(seconds)
 

@@ -17,7 +17,7 @@ from solward.types.errors import AgentNotFound, InvalidRequest
 from solward.types.roles import Role
 from solward.vault.custody import Wallet
 from solward.vault.store.grants import sets_of
-from solward_server.http.auth import Caller, caller, confined_to
+from solward_server.http.auth import Caller, caller, check_confinement
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
 from solward_server.http.idempotency import SkillCalls
 
@@ -46,12 +46,12 @@ class RouteContext:
 
     async def wallet(self, wallet_id: str) -> Wallet:
         """Return a wallet that the caller may use; raises `WalletNotFound` for any other."""
-        confined_to(wallet_id)
+        check_confinement(wallet_id)
         return await self.service.wallets.get(wallet_id)
 
     async def current_wallet(self, wallet_id: str) -> Wallet:
         """Return a wallet as `wallet` does, with its tags read from the database."""
-        confined_to(wallet_id)
+        check_confinement(wallet_id)
         return await self.service.wallets.get_fresh(wallet_id)
 
     async def agent(self, agent_id: str) -> Agent:

@@ -94,7 +94,7 @@ SCHEMAS: dict[str, Schema] = {
 Parameter = dict[str, Any]
 
 
-def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parameter:
+def _make_parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parameter:
     schema = value_schema(of)
     description = schema["description"]
     bare = {key: value for key, value in schema.items() if key != "description"}
@@ -103,12 +103,12 @@ def _parameter(place: str, name: str, of: Field | Schema, **more: Any) -> Parame
 
 def header(name: str, of: Field | Schema) -> Parameter:
     """Return a required header."""
-    return _parameter("header", name, of, required=True)
+    return _make_parameter("header", name, of, required=True)
 
 
 def query(name: str, of: Field | Schema, **more: Any) -> Parameter:
     """Return an optional query parameter."""
-    return _parameter("query", name, of, **more)
+    return _make_parameter("query", name, of, **more)
 
 
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
@@ -149,7 +149,7 @@ _PARTS: dict[str, tuple[Field | Schema, str, str]] = {
     "payment_id": (Id("The payment."), _RECORD, "Payment not found"),
 }
 PATH_PARAMETERS: dict[str, Parameter] = {
-    name: _parameter("path", camel(name), schema, required=True, example=example)
+    name: _make_parameter("path", camel(name), schema, required=True, example=example)
     for name, (schema, example, _) in _PARTS.items()
 }
 NOT_FOUND = {name: missing for name, (_, _, missing) in _PARTS.items() if missing}
@@ -160,7 +160,7 @@ WALLET_ID = PATH_PARAMETERS["wallet_id"]
 DRY_RUN = query("dryRun", Flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 DRY_RUN_FLAG = Flag("Same as `dryRun` in the query; one of the two is enough.").answer_schema()
 """`dryRun` in a request's body."""
-IDEMPOTENCY_KEY = _parameter(
+IDEMPOTENCY_KEY = _make_parameter(
     "header",
     "Idempotency-Key",
     Text(
@@ -171,7 +171,7 @@ IDEMPOTENCY_KEY = _parameter(
     ).schema(),
 )
 
-LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", Whole(LAST_EVENT))
+LAST_EVENT_HEADER = _make_parameter("header", "Last-Event-ID", Whole(LAST_EVENT))
 
 PARAMETERS: dict[str, Parameter] = {
     "DryRun": DRY_RUN,
@@ -179,7 +179,7 @@ PARAMETERS: dict[str, Parameter] = {
 } | {name.title().replace("_", ""): each for name, each in PATH_PARAMETERS.items()}
 
 
-def shared(parameter: Parameter) -> Parameter:
+def shared_reference(parameter: Parameter) -> Parameter:
     """Return a reference to a parameter in `components/parameters`, or another one unchanged."""
     for name, known in PARAMETERS.items():
         if known is parameter:

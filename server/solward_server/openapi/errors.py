@@ -175,14 +175,14 @@ def refusals_of(fields: Iterable[Field], *, in_query: bool = False) -> list[Erro
     found: dict[Error, None] = {}
     for each in fields:
         if each.is_required:
-            found |= _refusal(each, None)
+            found |= _field_refusal(each, None)
         # For a text: one of the wrong form, or no text. For others: a value below all bounds.
         wrong = ("?\n", "" if in_query else -1) if isinstance(each, Text) else (-1, "?")
-        found |= _refusal(each, wrong[0]) or _refusal(each, wrong[1])
+        found |= _field_refusal(each, wrong[0]) or _field_refusal(each, wrong[1])
     return [*found]
 
 
-def _refusal(field: Field, value: object) -> dict[Error, None]:
+def _field_refusal(field: Field, value: object) -> dict[Error, None]:
     try:
         field.read(value)
     except InvalidRequest as error:
@@ -199,7 +199,7 @@ def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[st
         found = _by_status([*sources, {500: [*refused, _REJECTED, _UNAVAILABLE]}], statuses)
     shared = {of: {"$ref": f"#/components/responses/{name}"} for name, of in _SHARED.items()}
     return {
-        str(status): shared.get((status, tuple(errors))) or _response(status, errors)
+        str(status): shared.get((status, tuple(errors))) or _error_response(status, errors)
         for status, errors in sorted(found.items())
     }
 
@@ -207,13 +207,13 @@ def error_responses(sources: Sequence[Errors], statuses: ErrorStatus) -> dict[st
 def shared_responses(statuses: ErrorStatus = "contract") -> dict[str, dict[str, Any]]:
     """Return `components/responses`."""
     return {
-        name: _response(status, errors)
+        name: _error_response(status, errors)
         for name, (status, errors) in _SHARED.items()
         if _by_status([{status: errors}], statuses).keys() == {status}
     }
 
 
-def _response(status: int, errors: Sequence[Error]) -> dict[str, Any]:
+def _error_response(status: int, errors: Sequence[Error]) -> dict[str, Any]:
     texts = list(dict.fromkeys(map(str, errors)))
     named = {f"text{place}": {"error": text} for place, text in enumerate(texts, 1)}
     raised = [each for each in errors if isinstance(each, Exception)]

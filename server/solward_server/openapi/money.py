@@ -99,7 +99,7 @@ def money_operation(declared: Declared) -> Operation:
     )
     example = {
         **(declared.answer if is_flat else {}),
-        **_record(kind, declared.answer),
+        **_example_record(kind, declared.answer),
         **extra_example,
     }
     return operation(
@@ -146,14 +146,14 @@ def money_response(about: str, **answers: tuple[Schema, Any]) -> Operation:
 def operation_body(declared: Declared, more: Mapping[str, Schema] = {}) -> Operation:
     """Return the body that consists of an operation's fields and `more`."""
     required = {each.json for each in declared.fields if each.is_required}
-    found = {each.json: _parameter(each) for each in declared.fields} | dict(more)
+    found = {each.json: _field_schema(each) for each in declared.fields} | dict(more)
     # Null counts as absent.
     described = {n: each if n in required else nullable(each) for n, each in found.items()}
     schema = response_object(described, optional=[*found.keys() - required])
     return request_body(schema, dict(declared.example), required=bool(required))
 
 
-def _parameter(field: Field) -> Schema:
+def _field_schema(field: Field) -> Schema:
     if isinstance(field, Recipient):
         named = "Admins may also give a wallet's id, or a contact's or wallet's name."
         return field.schema() | {"description": f"{field.text} {named}"}
@@ -161,7 +161,7 @@ def _parameter(field: Field) -> Schema:
     return field.schema() | pattern
 
 
-def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def _example_record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": "0f93d061-9cf7-4e3e-8a6a-700478331341",
         "walletId": Example.WALLET,

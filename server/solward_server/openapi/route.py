@@ -40,7 +40,7 @@ from solward_server.openapi.components import (
     PATH_PARAMETERS,
     Parameter,
     query,
-    shared,
+    shared_reference,
 )
 from solward_server.openapi.errors import (
     ROLE_NEEDED,
@@ -100,7 +100,7 @@ def operation(
     if description:
         described["description"] = description
     if parameters:
-        described["parameters"] = [shared(each) for each in parameters]
+        described["parameters"] = [shared_reference(each) for each in parameters]
     if body is not None:
         described["requestBody"] = body
     responses: dict[str, Operation] = {"200": response}

@@ -22,7 +22,7 @@ from solward.types.errors import SolwardError
 from solward.types.roles import Role
 from solward_server.http.auth import KEY_INVALID, Caller, admin, caller, keyed
 from solward_server.http.body import EVENT_STREAM, event_stream, query_of, read_body
-from solward_server.http.errors import shown_text
+from solward_server.http.errors import caller_text
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET, TOO_MANY
 from solward_server.openapi.route import Operation, Routes, request_body
@@ -64,13 +64,13 @@ def paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
     made = deepcopy(routes.paths())
     for described in (made["/agents"]["post"], made["/agents/{agentId}"]["patch"]):
         fields = described["requestBody"]["content"][JSON]["schema"]["properties"]
-        _choose(fields["llmProvider"], sorted(providers))
+        _allow_only(fields["llmProvider"], sorted(providers))
         if "template" in fields:
-            _choose(fields["template"], [*TEMPLATES])
+            _allow_only(fields["template"], [*TEMPLATES])
     return made
 
 
-def _choose(schema: Schema, options: list[str]) -> None:
+def _allow_only(schema: Schema, options: list[str]) -> None:
     schema["enum"] = [*options, None] if "null" in schema["type"] else options
     del schema["minLength"], schema["maxLength"]
 
@@ -197,11 +197,11 @@ async def chat(context: RouteContext, agent_id: str) -> dict[str, Any] | Respons
     types = [JSON, EVENT_STREAM]
     if request.accept_mimetypes.best_match(types, JSON) == EVENT_STREAM:
         pieces = context.service.agents.chat_stream(agent_id, message)
-        return await _stream(context, caller(), pieces)
+        return await _chat_stream(context, caller(), pieces)
     return {"response": await context.service.agents.chat(agent_id, message)}
 
 
-async def _stream(
+async def _chat_stream(
     context: RouteContext, who: Caller, pieces: AsyncGenerator[str, None]
 ) -> Response:
     # The first piece is awaited before the status is sent, so that an error has its own status.
@@ -211,10 +211,10 @@ async def _stream(
         await pieces.aclose()
         raise
     # The provider's deadline ends a chat.
-    return event_stream(_events(context, who, first, pieces))
+    return event_stream(_chat_events(context, who, first, pieces))
 
 
-async def _events(
+async def _chat_events(
     context: RouteContext, who: Caller, first: str | None, pieces: AsyncGenerator[str, None]
 ) -> AsyncGenerator[str, None]:
     sent: list[str] = []
@@ -222,23 +222,23 @@ async def _events(
         try:
             if first is not None:
                 sent.append(first)
-                yield _event("delta", {"text": first})
+                yield _event_text("delta", {"text": first})
                 async for piece in pieces:
                     if await context.has_ended(who):
-                        yield _event("error", {"error": KEY_INVALID})
+                        yield _event_text("error", {"error": KEY_INVALID})
                         return
                     sent.append(piece)
-                    yield _event("delta", {"text": piece})
+                    yield _event_text("delta", {"text": piece})
         except SolwardError as error:
             _log.warning("chat_failed", error=str(error), kind=type(error).__name__)
-            yield _event("error", {"error": shown_text(error)})
+            yield _event_text("error", {"error": caller_text(error)})
         except Exception:
             _log.exception("chat_crashed")
-            yield _event("error", {"error": "Internal error"})
+            yield _event_text("error", {"error": "Internal error"})
         else:
-            yield _event("done", {"response": "".join(sent).strip()})
+            yield _event_text("done", {"response": "".join(sent).strip()})
 
 
-def _event(name: str, data: dict[str, str]) -> str:
+def _event_text(name: str, data: dict[str, str]) -> str:
     # JSON escapes line ends, so the data is one line.
     return f"event: {name}\ndata: {jsontext.dumps(data)}\n\n"

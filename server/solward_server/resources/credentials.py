@@ -47,21 +47,21 @@ async def create_key(context: RouteContext) -> Response:
         if new.grants is not None:
             await context.service.policies.forget(key.principal)
         raise
-    return _with_secret(secret, key)
+    return _secret_response(secret, key)
 
 
 @keys.serve(calls.LIST_KEYS, admin(Role.READ))
 async def list_keys(context: RouteContext) -> dict[str, Any]:
     found = await context.service.credentials.keys()
     if query_of(calls.ListedKeys).details:
-        return {"keys": await _details(context, found)}
+        return {"keys": await _keys_details(context, found)}
     return {"keys": [answer_json(calls.ApiKey, key) for key in found]}
 
 
 @keys.serve(calls.GET_OWN_KEY, keyed(Role.READ))
 async def own_key(context: RouteContext) -> dict[str, Any]:
     key = caller().key
-    return {"key": None if key is None else (await _details(context, [key]))[0]}
+    return {"key": None if key is None else (await _keys_details(context, [key]))[0]}
 
 
 @keys.serve(calls.ROTATE_KEY, admin(Role.POLICY), response={"headers": _WARNING})
@@ -71,7 +71,7 @@ async def rotate_key(context: RouteContext, key_id: str) -> Response:
     key = await context.service.credentials.rotate(
         key_id, hash_, new.overlap_seconds, caller().until_ms
     )
-    return _with_secret(secret, key, previousSecretUntil=time_json(key.previous_until_ms))
+    return _secret_response(secret, key, previousSecretUntil=time_json(key.previous_until_ms))
 
 
 @keys.serve(calls.REVOKE_KEY, admin(Role.OPERATE))
@@ -84,25 +84,25 @@ async def revoke_key(context: RouteContext, key_id: str) -> dict[str, Any]:
 async def create_admin(context: RouteContext) -> dict[str, Any]:
     secret, credential = new_admin(calls.NewAdmin.of(await read_body()), caller())
     await context.service.credentials.add(credential)
-    return {"adminSecret": secret} | _json(credential)
+    return {"adminSecret": secret} | _admin_json(credential)
 
 
 @admins.serve(calls.LIST_ADMINS, admin(Role.READ))
 async def list_admins(context: RouteContext) -> dict[str, Any]:
-    return {"admins": [_json(each) for each in await context.service.credentials.admins()]}
+    return {"admins": [_admin_json(each) for each in await context.service.credentials.admins()]}
 
 
 @admins.serve(calls.OWN_ADMIN, admin(Role.READ))
 async def own_admin(context: RouteContext) -> dict[str, Any]:
     who = caller()
-    return {"role": who.role, "admin": None if who.admin is None else _json(who.admin)}
+    return {"role": who.role, "admin": None if who.admin is None else _admin_json(who.admin)}
 
 
 @admins.serve(calls.REVOKE_ADMIN, admin(Role.POLICY))
 async def revoke_admin(context: RouteContext, admin_id: str) -> dict[str, Any]:
     revoked = await context.service.credentials.revoke(admin_id, is_admins=True)
     left = await context.service.credentials.admins()
-    made = [_json(each) for each in left if each.created_by == revoked.principal]
+    made = [_admin_json(each) for each in left if each.created_by == revoked.principal]
     return {"id": admin_id, "revoked": True, "made": made}
 
 
@@ -115,7 +115,7 @@ def new_key(new: calls.NewKey, maker: Caller) -> tuple[str, Credential]:
     Raises:
         InvalidRequest: naming the field.
     """
-    return _new(
+    return _make_credential(
         KEY_PREFIX,
         new,
         maker,
@@ -133,10 +133,10 @@ def new_admin(new: calls.NewAdmin, maker: Caller) -> tuple[str, Credential]:
     asked, own = Role(new.role), maker.role or Role.READ
     if not own.allows(asked):
         raise InvalidRequest(f"role must be at most {own}, which is your role")
-    return _new(ADMIN_PREFIX, new, maker, role=asked)
+    return _make_credential(ADMIN_PREFIX, new, maker, role=asked)
 
 
-def _new(
+def _make_credential(
     prefix: str, new: calls.NewKey | calls.NewAdmin, maker: Caller, **more: Any
 ) -> tuple[str, Credential]:
     until_ms = maker.until_ms
@@ -164,7 +164,7 @@ def _lamports(sol: Decimal | int) -> int:
     return 0 if sol == 0 else sol_to_lamports(sol)
 
 
-def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
+def _secret_response(secret: str, key: Credential, **more: Any) -> Response:
     """Return the answer with a key's new secret; a header warns of permissions without effect.
 
     Args:
@@ -177,7 +177,7 @@ def _with_secret(secret: str, key: Credential, **more: Any) -> Response:
     return response
 
 
-async def _details(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
+async def _keys_details(context: RouteContext, found: list[Credential]) -> list[dict[str, Any]]:
     """Return each key in its listed form, with its expiry, its limits and their use."""
     reports = await limits_reports(
         context.service.database, {key.principal: limits_of(key) for key in found}
@@ -202,5 +202,5 @@ async def _details(context: RouteContext, found: list[Credential]) -> list[dict[
     return detailed
 
 
-def _json(credential: Credential) -> dict[str, Any]:
+def _admin_json(credential: Credential) -> dict[str, Any]:
     return answer_json(calls.AdminCredential, credential)

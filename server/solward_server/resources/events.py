@@ -98,10 +98,10 @@ async def _stream(
         yield f"retry: {RETRY_MS}\n\n".encode()
         silent_since = loop.time()
         while not subscription.ended:
-            while not subscription.ended and (page := await _page(context, seq)):
+            while not subscription.ended and (page := await _entries_after(context, seq)):
                 if await context.has_ended(who):
                     return
-                text = "".join(_event(entry) for entry in page if entry.event in kinds)
+                text = "".join(_event_text(entry) for entry in page if entry.event in kinds)
                 if text:
                     yield text.encode()
                     silent_since = loop.time()
@@ -116,12 +116,12 @@ async def _stream(
                 silent_since = loop.time()
 
 
-async def _page(context: RouteContext, seq: int) -> list[AuditEntry]:
+async def _entries_after(context: RouteContext, seq: int) -> list[AuditEntry]:
     async with context.service.database.read() as connection:
         return await audit_log.entries_after(connection, seq, PAGE)
 
 
-def _event(entry: AuditEntry) -> str:
+def _event_text(entry: AuditEntry) -> str:
     # JSON escapes line ends, so the data is one line.
     return f"id: {entry.seq}\nevent: {entry.event}\ndata: {entry.data}\n\n"
 

@@ -77,14 +77,14 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
     ends = GrantEndCounter()
 
     async def database() -> None:
-        await fill(service.database, ends)
+        await set_gauges(service.database, ends)
 
     metrics.describe_process(__version__, service.network, kind)
     with metrics.at_scrape(ledger), metrics.at_scrape(database):
         yield
 
 
-async def fill(database: Database, ends: GrantEndCounter) -> None:
+async def set_gauges(database: Database, ends: GrantEndCounter) -> None:
     """Set the gauges that count rows in the database."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)

@@ -27,7 +27,7 @@ from solward.support.webhook_signature import SIGNATURE
 from solward.types.errors import ConfigError
 from solward.types.roles import Role
 from solward_server.http.auth import Access, public, rule_of
-from solward_server.http.body import RouteFields, RoutesFields, know_fields
+from solward_server.http.body import RouteFields, RoutesFields, set_route_fields
 from solward_server.openapi.components import IDEMPOTENCY_KEY, PARAMETERS, SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.route import Routes, operation, success, with_statuses
@@ -106,33 +106,33 @@ page = Routes("docs", "This description as a page.")
 """Routes at the root, whose handlers take `folder()`."""
 
 
-def _content(description: str, *kinds: str) -> dict[str, Any]:
+def _text_response(description: str, *kinds: str) -> dict[str, Any]:
     content = {kind: {"schema": {"type": "string"}} for kind in kinds}
     return {"description": description, "content": content}
 
 
-@page.serve(_SHOW, public, response=_content("The page.", "text/html"))
+@page.serve(_SHOW, public, response=_text_response("The page.", "text/html"))
 async def show_page(_folder: Path) -> Response:
-    return _with_policy(Response(_PAGE, mimetype="text/html"))
+    return _add_policy(Response(_PAGE, mimetype="text/html"))
 
 
-@page.serve(_FILE, public, response=_content("The file.", *FILES.values()))
+@page.serve(_FILE, public, response=_text_response("The file.", *FILES.values()))
 async def page_file(folder: Path, file: str) -> Response:
     if file == START:
-        return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
+        return _add_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
     if file not in FILES:
         raise NotFound
-    content = await asyncio.to_thread(_read, folder / file)
-    return _with_policy(Response(content, mimetype=FILES[file]))
+    content = await asyncio.to_thread(_read_file, folder / file)
+    return _add_policy(Response(content, mimetype=FILES[file]))
 
 
 # Cached, because strangers may ask for it on every connection at once.
 @functools.cache
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _with_policy(response: Response) -> Response:
+def _add_policy(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
@@ -189,7 +189,7 @@ def blueprint(
     routes = Blueprint("openapi", __name__)
     loaded = registry()
     described = _document_of(app, loaded, prefix, settings)
-    know_fields(app, described.fields)
+    set_route_fields(app, described.fields)
     made = loaded, described.text
 
     @routes.get("/openapi.json")
@@ -221,7 +221,7 @@ _MAX_DOCUMENTS = 8
 
 
 def _document_of(app: Quart, registry: Registry, prefix: str, settings: Settings) -> _Document:
-    roles = least_roles(app)
+    roles = lowest_roles(app)
     routes = frozenset(
         (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
     )
@@ -247,7 +247,7 @@ def document_inputs(registry: Registry) -> Hashable:
     return skills, tuple(sorted(registry.providers))
 
 
-def least_roles(app: Quart) -> dict[tuple[str, str], Role]:
+def lowest_roles(app: Quart) -> dict[tuple[str, str], Role]:
     """Return (path, method) of the document -> the lowest role that an admin credential needs."""
     found = {}
     for rule in app.url_map.iter_rules():
@@ -267,8 +267,8 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
             if described is None:
                 continue
             body = described.get("requestBody", {}).get("content", {}).get("application/json", {})
-            schema = _target(document, body.get("schema", {}))
-            parameters = [_target(document, each) for each in described.get("parameters", ())]
+            schema = _resolve(document, body.get("schema", {}))
+            parameters = [_resolve(document, each) for each in described.get("parameters", ())]
             found[method, rule.rule] = RouteFields(
                 body=tuple(sorted(schema.get("properties", {}))) if schema else None,
                 query=tuple(sorted(each["name"] for each in parameters if each["in"] == "query")),
@@ -277,7 +277,7 @@ def _routes_fields(app: Quart, document: Mapping[str, Any]) -> RoutesFields:
     return found
 
 
-def _target(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+def _resolve(document: Mapping[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     """Return the component that a reference names, or the node itself if it is no reference."""
     if "$ref" not in node:
         return node

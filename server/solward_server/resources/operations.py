@@ -22,7 +22,7 @@ from solward_server.http.body import json_response, read_body, wants_dry_run
 from solward_server.http.errors import error_response, refusal_headers
 from solward_server.http.idempotency import (
     finish,
-    first_use,
+    first_answer,
     idempotency_key,
     mark_replayed,
     replay,
@@ -92,7 +92,7 @@ async def _perform(context: RouteContext, declared: Operation, wallet_id: str) -
         raise AssertionError("unreachable: a dry run ends with TrialEnded")
     database = context.service.database
     if key is not None:
-        stored = await first_use(database, key)
+        stored = await first_answer(database, key)
         if stored is not None:
             # Raises `Held` while a person is asked.
             return await _respond_again(context, declared, key, stored)
@@ -113,13 +113,13 @@ async def _respond_again(
     if stored.body is not None:
         return await replay_first(context, stored)
     # No response was stored: the process ended, the caller went away, or a person was asked.
-    record = await _record_of(context, stored.transaction_id)
+    record = await _find_record(context, stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
         raise IdempotencyInFlight
     return mark_replayed(await finish(context.service.database, key, _response(declared, record)))
 
 
-async def _record_of(context: RouteContext, name: str) -> TransactionRecord:
+async def _find_record(context: RouteContext, name: str) -> TransactionRecord:
     """Return the record of a request by its stored name, a transaction's id or `Hold.action`.
 
     Raises:
@@ -139,7 +139,7 @@ async def replay_first(context: RouteContext, stored: StoredResponse) -> Respons
     time for a retry, because the key's answer never changes."""
     response = replay(stored)
     if response.status_code != 200:
-        record = await _record_of(context, stored.transaction_id)
+        record = await _find_record(context, stored.transaction_id)
         response.headers.update(refusal_headers(refusal(record)))
         response.headers.pop(RETRY_HEADER, None)
     return response

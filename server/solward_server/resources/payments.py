@@ -21,7 +21,7 @@ from solward_server.http.body import json_response, query_of, read_body, wants_d
 from solward_server.http.errors import error_response
 from solward_server.http.idempotency import (
     finish,
-    first_use,
+    first_answer,
     idempotency_key,
     mark_replayed,
 )
@@ -67,7 +67,7 @@ async def pay(context: RouteContext, wallet_id: str) -> Response:
         quote = await service.payments.quote(wallet_id, caller().actor(), asked)
         return json_response(quote.to_json())
     if key is not None:
-        stored = await first_use(service.database, key)
+        stored = await first_answer(service.database, key)
         known = None if stored is None else await _earlier_answer(context, key, stored, asked)
         if known is not None:
             return known

@@ -42,9 +42,9 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "distribution": plugin.distribution,
             "version": plugin.version,
             "manifest": manifest_json(Terms.from_spec(plugin.spec).manifest),
-            "secrets": _secrets(Terms.from_spec(plugin.spec), settings),
+            "secrets": _secrets_json(Terms.from_spec(plugin.spec), settings),
         }
-        | (_provider(plugin, settings) if kind == "provider" else {})
+        | (_provider_json(plugin, settings) if kind == "provider" else {})
         | ({"hasSettings": plugin.settings is not None} if kind == "skill" else {})
         for kind, name, plugin in registry.all_plugins()
         if kind != "guardrail"
@@ -57,7 +57,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     return {
         "plugins": loaded,
         "distributions": [
-            _place(place, canonical(place.distribution) in wrong, settings)
+            _place_json(place, canonical(place.distribution) in wrong, settings)
             for place in registry.places
         ],
         "guardrails": [guardrail.name for guardrail in registry.guardrails],
@@ -65,7 +65,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
+def _place_json(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
     own = place.installed
     enabled = own is None or own.enabled
     return {
@@ -77,7 +77,7 @@ def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
         "accepted": []
         if own is None
         else [
-            {"plugin": plugin} | terms_json(terms) | {"secrets": _secrets(terms, settings)}
+            {"plugin": plugin} | terms_json(terms) | {"secrets": _secrets_json(terms, settings)}
             for plugin, terms in own.accepted.items()
         ],
         "wheels": [] if own is None else [answer_json(Wheel, each) for each in own.wheels],
@@ -85,12 +85,12 @@ def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _secrets(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
+def _secrets_json(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
     unset = settings.unset(terms)
     return [{"env": name, "set": name not in unset} for name in terms.secrets()]
 
 
-def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
+def _provider_json(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
     """Return a provider's model and options, and whether its key is set; never the key."""
     spec = plugin.spec
     return {

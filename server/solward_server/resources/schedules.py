@@ -15,7 +15,7 @@ from solward.types.roles import Role
 from solward_server.http.auth import caller, keyed
 from solward_server.http.body import Body, json_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
-from solward_server.http.idempotency import first_use, idempotency_key, replay
+from solward_server.http.idempotency import first_answer, idempotency_key, replay
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.components import NOT_FOUND
 from solward_server.openapi.errors import IN_FLIGHT, MISMATCH, TOO_MANY, Errors
@@ -27,7 +27,7 @@ _CHANGES: Errors = {403: [NOT_YOURS, SPENDS_NOTHING], 429: TOO_MANY}
 routes = Routes("schedules", "Skills that run on a schedule, without a model.")
 
 
-async def _schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
+async def _find_schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
     await context.wallet(wallet_id)
     schedule = await context.service.schedules.get(schedule_id)
     if schedule.wallet_id != wallet_id:
@@ -37,7 +37,7 @@ async def _schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> 
 
 async def _own_schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> Schedule:
     """Return a schedule that the caller may change."""
-    schedule = await _schedule(context, wallet_id, schedule_id)
+    schedule = await _find_schedule(context, wallet_id, schedule_id)
     await context.may_change()
     if caller().key is not None and schedule.made_by != caller().principal:
         raise Forbidden(NOT_YOURS)
@@ -59,7 +59,7 @@ async def _with_addresses(context: RouteContext, skill: object, body: Body) -> B
     return {**body, "parameters": await context.with_addresses(skill, parameters)}
 
 
-def _maker() -> Maker:
+def _caller_maker() -> Maker:
     return Maker(caller().principal, None if caller().key is None else caller().hash)
 
 
@@ -86,12 +86,12 @@ async def create(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     await context.may_change()
     await context.count_request()
     body = await _with_addresses(context, body.get("skill"), body)
-    return (await context.service.schedules.create(wallet.id, body, _maker())).to_json()
+    return (await context.service.schedules.create(wallet.id, body, _caller_maker())).to_json()
 
 
 @routes.serve(calls.GET_SCHEDULE, keyed(Role.READ))
 async def get_schedule(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    return (await _schedule(context, wallet_id, schedule_id)).to_json()
+    return (await _find_schedule(context, wallet_id, schedule_id)).to_json()
 
 
 @routes.serve(calls.CHANGE_SCHEDULE, keyed(Role.POLICY), _CHANGES)
@@ -99,7 +99,7 @@ async def change(context: RouteContext, wallet_id: str, schedule_id: str) -> dic
     body = await read_body()
     own = await _schedule_to_change(context, wallet_id, schedule_id)
     body = await _with_addresses(context, own.skill, body)
-    return (await context.service.schedules.update(own.id, body, _maker())).to_json()
+    return (await context.service.schedules.update(own.id, body, _caller_maker())).to_json()
 
 
 @routes.serve(calls.DELETE_SCHEDULE, keyed(Role.POLICY), _CHANGES)
@@ -122,7 +122,7 @@ async def pause(context: RouteContext, wallet_id: str, schedule_id: str) -> dict
 )
 async def resume(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
     own = await _schedule_to_change(context, wallet_id, schedule_id)
-    return (await context.service.schedules.resume(own.id, _maker())).to_json()
+    return (await context.service.schedules.resume(own.id, _caller_maker())).to_json()
 
 
 @routes.serve(
@@ -140,7 +140,7 @@ async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Respon
     own = await _own_schedule(context, wallet_id, schedule_id)
     key = idempotency_key(body)
     if key is not None:
-        stored = await first_use(context.service.database, key)
+        stored = await first_answer(context.service.database, key)
         if stored is not None:
             return replay(stored)
     await context.count_request()
@@ -149,7 +149,7 @@ async def run(context: RouteContext, wallet_id: str, schedule_id: str) -> Respon
 
 @routes.serve(calls.LIST_RUNS, keyed(Role.READ))
 async def runs(context: RouteContext, wallet_id: str, schedule_id: str) -> dict[str, Any]:
-    schedule = await _schedule(context, wallet_id, schedule_id)
+    schedule = await _find_schedule(context, wallet_id, schedule_id)
     only = query_of(calls.ListedRuns)
     before_ms = None if only.before is None else ms_of(only.before)
     found = await context.service.schedules.runs(schedule.id, limit=only.limit, before_ms=before_ms)

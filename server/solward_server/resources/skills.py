@@ -23,7 +23,7 @@ from solward_server.http.errors import SPENDS_NOTHING, error_response
 from solward_server.http.idempotency import (
     action_key,
     finish,
-    first_use,
+    first_answer,
     idempotency_key,
     replay,
 )
@@ -79,23 +79,23 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
     caller().needs(Role.READ if reads and caller().key is not None else Role.POLICY)
     database = context.service.database
     key = idempotency_key(body) if spends else None
-    stored = None if key is None else await first_use(database, key)
+    stored = None if key is None else await first_answer(database, key)
     if stored is not None and stored.body is not None:
         # Replayed before names are read, since they may mean somebody else by now.
         return replay(stored)
     # Bad parameters neither claim the key nor count as a request.
     params = skill.parameters.validate(await context.with_addresses(name, body))
     if not spends:
-        return await _run(context, wallet_id, name, params, None)
+        return await _run_skill(context, wallet_id, name, params, None)
     if key is None:
         await context.count_request()
-        return await _run(context, wallet_id, name, params, None)
+        return await _run_skill(context, wallet_id, name, params, None)
     async with context.skill_calls.claim(database, key) as stored:
         if stored is not None:
             return replay(stored)
         await context.count_request()
         try:
-            response = await _run(context, wallet_id, name, params, action_key(key))
+            response = await _run_skill(context, wallet_id, name, params, action_key(key))
         except (Held, HoldDecided, IdempotencyInFlight):
             # Not stored: the same request gets the later outcome.
             raise
@@ -107,7 +107,7 @@ async def run(context: RouteContext, wallet_id: str, name: str) -> Response:
         return await finish(database, key, response)
 
 
-async def _run(
+async def _run_skill(
     context: RouteContext, wallet_id: str, name: str, params: Body, action: str | None
 ) -> Response:
     actor = replace(caller().actor(), action_key=action)

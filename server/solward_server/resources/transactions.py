@@ -81,7 +81,7 @@ async def export(context: RouteContext) -> Response:
     records = context.service.history.every(wanted)
     # Read before the status is sent, so that an error has its own status.
     first = await anext(records)
-    body: AsyncGenerator[bytes, None] | bytes = _exported(
+    body: AsyncGenerator[bytes, None] | bytes = _csv_pages(
         context, first, records, named=caller().key is None
     )
     if request.method != "GET":
@@ -117,7 +117,7 @@ async def _list_records(context: RouteContext, wallet_id: str | None) -> Respons
     asked = query_of(calls.ListedTransactions)
     page: Any = {"limit": asked.limit, "before": asked.before, "fee": asked.fees}
     if asked.before is not None and caller().wallet_id is not None:
-        await _check_own(context, asked.before, caller().wallet_id)
+        await _check_before(context, asked.before, caller().wallet_id)
     # A filtered list goes by time, and says where its next page begins.
     if any(getattr(asked, each.name) is not None for each in fields_of(calls.TransactionFilter)):
         wanted = await _record_filter(context, asked, wallet_id)
@@ -127,7 +127,7 @@ async def _list_records(context: RouteContext, wallet_id: str | None) -> Respons
     return list_response("transactions", records)
 
 
-async def _check_own(context: RouteContext, before: str, wallet_id: str | None) -> None:
+async def _check_before(context: RouteContext, before: str, wallet_id: str | None) -> None:
     """Raise `InvalidRequest` unless `before` is a record of this wallet. Otherwise a key that is
     confined to it would learn when another wallet's record was made."""
     try:
@@ -138,7 +138,7 @@ async def _check_own(context: RouteContext, before: str, wallet_id: str | None) 
         raise InvalidRequest(_BEFORE)
 
 
-async def _exported(
+async def _csv_pages(
     context: RouteContext,
     first: Sequence[TransactionRecord],
     others: AsyncGenerator[list[TransactionRecord], None],
@@ -158,7 +158,7 @@ async def _exported(
     page: Sequence[TransactionRecord] | None = first
     async with contextlib.aclosing(others):
         while page is not None:
-            async with _pausing(context.exporting):
+            async with _pause_after(context.exporting):
                 naming = RowNames(service.tokens, decimals)
                 if named and page:
                     wallets = await _wallets_of(context, page)
@@ -172,7 +172,7 @@ async def _exported(
 
 
 @contextlib.asynccontextmanager
-async def _pausing(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
+async def _pause_after(turn: asyncio.Lock) -> AsyncGenerator[None, None]:
     """Pause after the block for as long as it took, before another block takes the turn.
 
     SQLite is read on the event loop, and a response to a fast client never waits. Without a pause
@@ -285,15 +285,15 @@ class RowNames:
 
 def csv_header() -> bytes:
     """Return the CSV's header line."""
-    return _lines([COLUMNS])
+    return _csv_bytes([COLUMNS])
 
 
 def csv_rows(records: Iterable[TransactionRecord], naming: RowNames) -> bytes:
     """Return a CSV line for each record."""
-    return _lines(_row(each, naming) for each in records)
+    return _csv_bytes(_record_cells(each, naming) for each in records)
 
 
-def harmless(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Return a cell's text in a form that no spreadsheet runs as a formula. A single quote goes
     before a formula's first sign: at the beginning, also after blanks, and after a semicolon, a tab
     or a line end."""
@@ -301,13 +301,13 @@ def harmless(text: str) -> str:
     return ("'" if begins else "") + _INNER.sub(r"\1'", text)
 
 
-def _lines(lines: Iterable[Iterable[str]]) -> bytes:
+def _csv_bytes(lines: Iterable[Iterable[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerows(lines)
     return text.getvalue().encode()
 
 
-def _row(record: TransactionRecord, naming: RowNames) -> tuple[str, ...]:
+def _record_cells(record: TransactionRecord, naming: RowNames) -> tuple[str, ...]:
     details = record.details
     to = recipient_of(record.type, details) or details.get("validator")
     counterpart = to if isinstance(to, str) else ""
@@ -323,42 +323,42 @@ def _row(record: TransactionRecord, naming: RowNames) -> tuple[str, ...]:
         iso(record.created_ms),
         record.status.value,
         record.type,
-        *_amount(amount_of(record.type, details), naming),
+        *_amount_cells(amount_of(record.type, details), naming),
         # An unconfirmed transaction brought nothing, whatever was asked for.
-        *_amount(received_of(record.type, details) if is_confirmed else None, naming),
-        harmless(counterpart),
-        harmless(naming.counterpart(counterpart) if counterpart else ""),
+        *_amount_cells(received_of(record.type, details) if is_confirmed else None, naming),
+        escape_cell(counterpart),
+        escape_cell(naming.counterpart(counterpart) if counterpart else ""),
         record.wallet_id,
-        harmless(naming.wallets.get(record.wallet_id, "")),
-        harmless(record.agent_id or ""),
-        harmless(record.principal),
+        escape_cell(naming.wallets.get(record.wallet_id, "")),
+        escape_cell(record.agent_id or ""),
+        escape_cell(record.principal),
         sol,
         lamports,
-        harmless(record.signature or ""),
-        harmless(rule),
-        harmless(record.error or ""),
+        escape_cell(record.signature or ""),
+        escape_cell(rule),
+        escape_cell(record.error or ""),
         record.id,
     )
 
 
-def _amount(found: AssetAmount | None, naming: RowNames) -> tuple[str, str, str, str]:
+def _amount_cells(found: AssetAmount | None, naming: RowNames) -> tuple[str, str, str, str]:
     """Return the cells amount, unit, mint, and smallest units if the decimals are known."""
     if found is None:
         return "", "", "", ""
     amount = f"{found.amount:f}" if isinstance(found.amount, Decimal) else str(found.amount)
     asset = found.asset
     if asset is None:
-        return harmless(amount), "", "", ""
+        return escape_cell(amount), "", "", ""
     if asset == _SOL:
-        return harmless(amount), _SOL, "", _raw(found, SOL_DECIMALS)
+        return escape_cell(amount), _SOL, "", _units(found, SOL_DECIMALS)
     decimals = naming.decimals.get(asset)
     if decimals is None:
         decimals = known_decimals(asset)
     unit = naming.tokens.symbol_of(asset) or ""
-    return harmless(amount), harmless(unit), harmless(asset), _raw(found, decimals)
+    return escape_cell(amount), escape_cell(unit), escape_cell(asset), _units(found, decimals)
 
 
-def _raw(found: AssetAmount, decimals: int | None) -> str:
+def _units(found: AssetAmount, decimals: int | None) -> str:
     if decimals is None:
         return ""
     try:

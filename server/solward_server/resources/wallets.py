@@ -72,7 +72,7 @@ async def list_wallets(context: RouteContext) -> Response | dict[str, Any]:
         return {"wallets": [wallet.to_json(maker=asked.created_by) for wallet in own]}
     wallets, limit = context.service.wallets, asked.limit or _PAGE
     if asked.limit is None and asked.before is None:
-        return await _all(wallets.pages_json(maker=asked.created_by))
+        return await _list_all(wallets.pages_json(maker=asked.created_by))
     page = await wallets.newest_json(limit, asked.before, maker=asked.created_by)
     return list_response("wallets", page)
 
@@ -164,19 +164,19 @@ async def list_stakes(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     return {"stakes": shown} | ({} if complete else {"complete": False})
 
 
-async def _all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
+async def _list_all(pages: AsyncIterator[Sequence[bytes]]) -> Response:
     # Read before the status is sent, so that an error has its own status.
     first: Sequence[bytes] = await anext(pages, [])
     second: Sequence[bytes] = await anext(pages, [])
     if not second:
         return list_response("wallets", first)
-    response = Response(_written(first, second, pages), 200, content_type=JSON)
+    response = Response(_json_pages(first, second, pages), 200, content_type=JSON)
     # The number of wallets is not known, so the response has no time limit.
     response.timeout = None
     return response
 
 
-async def _written(
+async def _json_pages(
     first: Sequence[bytes], second: Sequence[bytes], others: AsyncIterator[Sequence[bytes]]
 ) -> AsyncGenerator[bytes, None]:
     """Yield the JSON of the list of wallets, page by page."""
