@@ -158,7 +158,7 @@ def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
         target = tmp_path / f"restored-{number}"
         restored = solward(target, "restore", file, typed=ONCE)
         assert "The service starts frozen" in restored.output
-        made = next(line for line in restored.output.splitlines() if line.startswith("Made:"))
+        made = next(line for line in restored.output.splitlines() if line.startswith("Created:"))
         found = asyncio.run(frozen(target))
         assert found == (reason or f"restored from the backup of {made.split()[1]}")
 
