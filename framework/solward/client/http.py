@@ -209,8 +209,7 @@ class Http:
             self._raise_unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any, key: str | None = None) -> T:
-        """Return an answer as a model. If the answer lacks fields of the model, raise `BadAnswer`,
-        which has the `key` of a money call."""
+        """Return an answer as a model; raise `BadAnswer` with a money call's `key` if it fails."""
         try:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
