@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from solward.service.holdings import _await
+from solward.service.holdings import _await_read
 from solward.support.tasks import end, in_background
 
 
@@ -42,7 +42,7 @@ async def test_a_reader_cancelled_as_its_answer_comes_is_cancelled() -> None:
         return await answer
 
     shared = asyncio.create_task(read())
-    reader = asyncio.create_task(_await(shared))
+    reader = asyncio.create_task(_await_read(shared))
     await asyncio.sleep(0.01)
     answer.set_result(1)
     while not shared.done():

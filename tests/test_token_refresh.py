@@ -88,9 +88,9 @@ async def test_what_the_chain_has_otherwise_is_refused_by_its_reason(tokens: Tok
     )
     assert found.tokens == ()
     assert reasons(found) == {
-        "NINE": "the list says 9 decimals and the chain 6",
-        "OTHER": f"the list says the program {TOKEN_2022} and the chain {TOKEN}",
-        "NONE": "is no token's mint on this network",
+        "NINE": "it has 9 decimals in the list, but 6 on the chain",
+        "OTHER": f"its program is {TOKEN_2022} in the list, but {TOKEN} on the chain",
+        "NONE": "its address is not a mint on this network",
         "STUCK": "its tokens cannot be transferred",
         "HOOKED": "its transfers call a program (a transfer hook), so it cannot be sent",
     }
@@ -116,8 +116,8 @@ async def test_each_node_is_asked_and_what_they_do_not_agree_on_is_refused(
     found = await checked(tokens, entries, nodes=[cast("ReadLedger", Lying())])
     assert [each.symbol for each in found.tokens] == ["AAA"]
     assert reasons(found) == {
-        "BBB": "the nodes do not agree on it",
-        "CCC": "is no token's mint on this network",
+        "BBB": "the nodes do not agree on its mint",
+        "CCC": "its address is not a mint on this network",
     }
 
 
@@ -134,11 +134,11 @@ async def test_symbols_that_could_be_taken_for_anothers_are_refused(tokens: Toke
     assert [each.symbol for each in found.tokens] == ["FINE"]
     told = reasons(found)
     for symbol in ("USDC", "uѕdc", "U5DC"):
-        assert told[symbol] == f"looks like USDC, which is the mint {LOCALNET_USDC_MINT}"
+        assert told[symbol] == f"its symbol looks like USDC of the mint {LOCALNET_USDC_MINT}"
     for symbol in ("TWIN", "TW1N"):
         assert told[symbol].startswith("another verified token of the list has a symbol that looks")
     assert told["MlNE"].startswith(
-        f"looks like MINE, which the stored list has as the mint {stored[0].mint}"
+        f"its symbol looks like MINE of the mint {stored[0].mint} in the stored list"
     )
     for symbol in ("$OK", "ＯＫ"):
         assert told[symbol] == "its symbol is not 1 to 16 ASCII letters and digits"
@@ -152,7 +152,7 @@ async def test_only_those_that_are_named_are_taken(tokens: TokenBench) -> None:
     with pytest.raises(InvalidRequest, match="The list has no verified token CCC, DDD"):
         await checked(tokens, entries, only=["AAA", "CCC", "DDD"])
     many = [entry(f"T{number}", str(Pubkey.new_unique())) for number in range(MOST_TOKENS + 1)]
-    with pytest.raises(InvalidRequest, match=r"501 verified tokens and at most 500 .* --only"):
+    with pytest.raises(InvalidRequest, match=r"501 verified tokens, but at most 500 .* --only"):
         await checked(tokens, many)
 
 
@@ -205,7 +205,7 @@ def test_an_odd_entry_is_left_out_and_named_and_the_others_hold(odd: Any) -> Non
         ("{}", "must be an array of tokens"),
         ("5", "must be an array of tokens"),
         (["USDC"], "Entry 0 of the token list: tags"),
-        ([entry("B", "nobody"), 5], "Entry 0 of the token list: a mint's address"),
+        ([entry("B", "nobody"), 5], "Entry 0 of the token list: its mint must be"),
         ([entry("A", decimals=6.5)], "Entry 0 of the token list: decimals must be a int"),
         ([entry("A", decimals=256)], "Entry 0 of the token list: decimals must be 0 to 255"),
         ([entry("A", decimals=True)], "decimals must be a int"),

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RunSkill(Protocol):
-    """Runs a skill on a wallet: `SkillRuns.run`."""
+    """A function that runs a skill on a wallet, such as `SkillRuns.run`."""
 
     def __call__(
         self,
@@ -30,12 +30,12 @@ class RunSkill(Protocol):
         actor: Actor,
         agent: AgentView | None = None,
     ) -> Awaitable[str]:
-        """Run the skill and return its text; raises the skill's or the engine's error."""
+        """Run the skill and return its text, or raise the error of the skill or the engine."""
         ...
 
 
 def no_hook(key: str, phase: object) -> None:
-    """Ignore a phase of a run; the default hook."""
+    """Do nothing: the default hook for the phases of a run."""
 
 
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
@@ -66,11 +66,11 @@ class Runner(Generic[T]):
         self._loop: asyncio.Task[None] | None = None
 
     async def turn(self) -> float:
-        """Start the runs that are due; return the seconds until the next look."""
+        """Start the runs that are due, and return the seconds until the next call."""
         raise NotImplementedError
 
     async def look(self) -> float:
-        """Call `turn` and log its errors; only a cancellation is raised."""
+        """Call `start_due_runs` and log its errors; only a cancellation is raised."""
         return await self.turn()
 
     def start(self) -> None:
@@ -79,11 +79,11 @@ class Runner(Generic[T]):
             # The context is empty, so that the request that calls `start` does not appear in the
             # logs and traces of all later runs.
             self._loop = asyncio.create_task(
-                self._work(), name=self._name, context=contextvars.Context()
+                self._run_loop(), name=self._name, context=contextvars.Context()
             )
 
     def wake(self) -> None:
-        """Make the runner look now."""
+        """Make the runner look for due runs now."""
         self._wake.set()
 
     async def settled(self) -> None:
@@ -104,20 +104,20 @@ class Runner(Generic[T]):
             await asyncio.wait(tasks)
 
     @property
-    def _room(self) -> int:
+    def _free_runs(self) -> int:
         return self._concurrency - len(self._running)
 
-    def _begin(self, key: str, run: Coroutine[Any, Any, T]) -> None:
+    def _start_run(self, key: str, run: Coroutine[Any, Any, T]) -> None:
         task = asyncio.create_task(run, name=f"{self._name} {key}")
         self._running[key] = task
         task.add_done_callback(functools.partial(self._handle_end, key))
 
     def _handle_end(self, key: str, task: asyncio.Task[T]) -> None:
-        """Look for due runs again after the run of `key` has ended."""
+        """Remove the ended run of `key`, and look for due runs again."""
         del self._running[key]
         self.wake()
 
-    async def _work(self) -> None:
+    async def _run_loop(self) -> None:
         while True:
             self._wake.clear()
             wait_s = await self.look()

@@ -19,7 +19,7 @@ from tests.promises import promise
 from tests.support.database import AuditLog
 
 from solward.database.database import Database
-from solward.service.retention import retain
+from solward.service.retention import delete_old_rows
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.support import jsontext
@@ -308,7 +308,7 @@ def test_what_retention_cut_is_counted_and_saved_ends_are_still_continued(
     async def cut() -> None:
         database = await opened(home)
         in_a_week = now_ms() + 7 * DAY_MS
-        await retain(database, Settings(_env_file=None, event_retention_days=1), in_a_week)
+        await delete_old_rows(database, Settings(_env_file=None, event_retention_days=1), in_a_week)
         await database.close()
 
     file = tmp_path / "ends.json"

@@ -24,7 +24,7 @@ from solward.plugins import acts as plugin_acts
 from solward.plugins.acts import PluginAct
 from solward.resources.agents import AgentStatus
 from solward.service import token_refresh
-from solward.service.retention import retain
+from solward.service.retention import delete_old_rows
 from solward.settings import Settings
 from solward.solana.token_list import KnownToken
 from solward.support.clock import now_ms
@@ -159,7 +159,7 @@ async def everything(api: Api) -> None:
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         old = [("wallet:old", "x", None)] * 2
         await outbox.append_many(connection, 1, old, database.audit_key)
-    await retain(database, Settings(_env_file=None, event_retention_days=1), now_ms())
+    await delete_old_rows(database, Settings(_env_file=None, event_retention_days=1), now_ms())
 
 
 @promise("list-in-backups")

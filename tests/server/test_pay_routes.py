@@ -18,7 +18,7 @@ from tests.support.services import NOBODY
 
 from solward.database.tables import payments
 from solward.operations.payments import pay
-from solward.service.retention import retain
+from solward.service.retention import delete_old_rows
 from solward.support.clock import now_ms
 from solward.support.durations import DAY_MS
 from solward_server.http.body import MAX_PAY_BYTES
@@ -269,7 +269,7 @@ async def test_a_request_whose_answer_is_no_longer_kept_is_not_paid_again(shop: 
     first = await shop.post("weather-1")
     assert first.json["response"]["truncated"] is False
     in_time = now_ms() + 31 * DAY_MS
-    retained = await retain(shop.service.database, shop.service.settings, in_time)
+    retained = await delete_old_rows(shop.service.database, shop.service.settings, in_time)
     assert retained.answers == 1
     for _ in range(2):
         again = await shop.post("weather-1")

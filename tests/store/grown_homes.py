@@ -18,7 +18,7 @@ from tests.support.services import Api, serving_api
 from solward.agents import remember as cycles
 from solward.agents import store as agents
 from solward.database.database import Database
-from solward.service.retention import retain
+from solward.service.retention import delete_old_rows
 from solward.settings import Settings
 from solward.support.clock import now_ms
 from solward.vault.store import payments, transactions
@@ -73,7 +73,7 @@ async def grown(home: Path, sizes: Sizes, database_url: str | None = None) -> Gr
     database = await Database.open(database_url, home)
     async with database.read() as connection:
         moment = await database.moment(connection)
-    await retain(database, Settings(_env_file=None), moment.window_ms)
+    await delete_old_rows(database, Settings(_env_file=None), moment.window_ms)
     await database.close()
     return Grown(home, mine, secret, database_url)
 

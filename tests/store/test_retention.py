@@ -30,7 +30,7 @@ from solward.database.tables import (
 from solward.database.tables import audit as entries_table
 from solward.resources.policy import MAX_DAYS
 from solward.service import retention
-from solward.service.retention import RetentionResult, hourly_retention, retain
+from solward.service.retention import RetentionResult, delete_old_rows, hourly_retention
 from solward.service.service import Solward
 from solward.settings import Settings
 from solward.support.clock import iso, now_ms
@@ -100,7 +100,7 @@ async def test_chains_lose_their_old_beginnings_and_the_log_stays_whole(
         await append(database, ms, "agent:b", "wallet:a")
         ends.append(await verify(database))
     await append(database, OLD, "agent:still", "agent:still")
-    assert await retain(database, keeping, NOW) == RetentionResult(decisions=0, events=7)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(decisions=0, events=7)
     assert await left(database) == {"agent:b": [4, 5], "wallet:a": [4, 5], "agent:still": [2]}
     log = await verify(database)
     assert (log.entries, log.pruned) == (6, 7)
@@ -108,7 +108,7 @@ async def test_chains_lose_their_old_beginnings_and_the_log_stays_whole(
         await verify(database, earlier)
     await append(database, NOW, "agent:b", "agent:still")
     assert (await verify(database, log)).entries == 8
-    assert await retain(database, keeping, NOW) == RetentionResult(events=1)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(events=1)
     assert (await left(database))["agent:still"] == [3]
     await verify(database, log)
 
@@ -118,9 +118,9 @@ async def test_the_last_entry_of_each_chain_stays_and_numbers_go_on(
 ) -> None:
     await append(database, 1, *["agent:b", "wallet:a", "wallet:b"] * 3)
     newest = await AuditLog(database).end()
-    assert await retain(database, keeping, NOW) == RetentionResult(events=6)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(events=6)
     assert await left(database) == {"agent:b": [3], "wallet:a": [3], "wallet:b": [3]}
-    assert await retain(database, keeping, NOW) == RetentionResult()
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult()
     await append(database, NOW, "wallet:a")
     end = await AuditLog(database).end()
     assert end > newest
@@ -135,7 +135,7 @@ async def test_what_follows_an_entry_that_stays_stays_too(
     """As after a clock that was wrong for a while: a chain is only ever cut from its beginning."""
     for ms in (OLD, YOUNG, OLD, YOUNG):
         await append(database, ms, "wallet:a")
-    assert await retain(database, keeping, NOW) == RetentionResult(events=1)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(events=1)
     assert await left(database) == {"wallet:a": [2, 3, 4]}
     await verify(database)
 
@@ -147,7 +147,7 @@ async def test_what_was_tampered_with_before_is_still_found_after(
     await append(database, NOW, "wallet:a", "wallet:a")
     async with database.write() as connection:
         await connection.execute(text("UPDATE audit SET data = '{}' WHERE number = 5"))
-    await retain(database, keeping, NOW)
+    await delete_old_rows(database, keeping, NOW)
     with pytest.raises(StoreError, match="broken at entry 5 of wallet:a"):
         await verify(database)
 
@@ -162,7 +162,7 @@ async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
     monkeypatch.setattr(retention, "BATCH", 5)
     monkeypatch.setattr(retention, "PAUSE_S", 600)
     for stop in range(1, 4):
-        running = asyncio.create_task(retain(database, keeping, NOW))
+        running = asyncio.create_task(delete_old_rows(database, keeping, NOW))
         async with asyncio.timeout(20):
             while await count(database) > 27 - 5 * stop:
                 await asyncio.sleep(0.01)
@@ -172,7 +172,7 @@ async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
         assert await count(database) == 27 - 5 * stop
         await verify(database, before)
     monkeypatch.setattr(retention, "PAUSE_S", 0)
-    assert await retain(database, keeping, NOW) == RetentionResult(events=9)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(events=9)
     assert await left(database) == {chain: [9] for chain in chains}
     await verify(database, before)
 
@@ -190,11 +190,11 @@ async def test_others_append_meanwhile(
             await append(database, NOW, chain, "agent:new")
 
     (deleted, *_) = await asyncio.gather(
-        retain(database, keeping, NOW), *(write(chain) for chain in chains)
+        delete_old_rows(database, keeping, NOW), *(write(chain) for chain in chains)
     )
     log = await verify(database)
     assert await count(database) == 90 + 180 - deleted.events
-    again = await retain(database, keeping, NOW)
+    again = await delete_old_rows(database, keeping, NOW)
     assert deleted.events + again.events == 90
     await verify(database, log)
     assert await count(database) == 180
@@ -212,7 +212,7 @@ async def test_decisions_go_by_their_own_days_and_memory_stays(database: Databas
         await connection.execute(insert(memory), rows)
     await append(database, OLD, "agent:b", "agent:b")
     keeping = settings(decision_retention_days=DAYS)
-    assert await retain(database, keeping, NOW) == RetentionResult(decisions=4)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(decisions=4)
     async with database.read() as connection:
         kept = await connection.execute(select(decisions.c.agent_id, decisions.c.cycle))
         assert sorted(tuple(each) for each in kept) == [("a", 3), ("a", 4), ("b", 3), ("b", 4)]
@@ -232,13 +232,13 @@ async def test_many_decisions_go_in_batches(
     begun: list[str] = []
     database.on_transaction = begun.append
     keeping = settings(decision_retention_days=DAYS)
-    assert await retain(database, keeping, NOW) == RetentionResult(decisions=12)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(decisions=12)
     assert begun.count("write") == 3 + 2  # and one for sellers' answers, of which there are none
 
 
 async def test_without_days_everything_is_kept(database: Database) -> None:
     await append(database, 1, "agent:b", "agent:b")
-    assert await retain(database, settings(), NOW) == RetentionResult()
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult()
     assert await count(database) == 2
 
 
@@ -250,8 +250,8 @@ async def test_one_process_does_it_at_a_time(
     await append(database, OLD, "agent:b", "agent:b")
     async with database.write() as connection:
         assert await try_lock_exclusive(connection, "retention")
-        assert await retain(database, keeping, NOW) == RetentionResult()
-    assert await retain(database, keeping, NOW) == RetentionResult(events=1)
+        assert await delete_old_rows(database, keeping, NOW) == RetentionResult()
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(events=1)
     await database.close()
 
 
@@ -271,7 +271,7 @@ async def test_a_service_does_it_every_hour_and_survives_a_refusal(
         done.set()
         return RetentionResult()
 
-    monkeypatch.setattr(retention, "retain", run)
+    monkeypatch.setattr(retention, "delete_old_rows", run)
     monkeypatch.setattr(retention, "EVERY_S", 0)
     with capture_logs() as logs:
         async with asyncio.timeout(10), hourly_retention(database, keeping):
@@ -328,7 +328,7 @@ async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
     ):
         await verify(database)
     in_time = now_ms() + (DAYS + 1) * DAY_MS
-    assert await retain(database, keeping, in_time) == RetentionResult(events=2)
+    assert await delete_old_rows(database, keeping, in_time) == RetentionResult(events=2)
     assert await left(database) == {"agent:a": [3], "agent:b": [2, 3]}
     (pruned, *_) = await AuditLog(database).latest()
     before = iso(in_time - DAYS * DAY_MS)
@@ -398,11 +398,11 @@ async def bodies(database: Database) -> list[int | None]:
 
 async def test_answers_of_sellers_go_by_their_days(database: Database) -> None:
     await add_payments(database, (1, b"a"), (OLD, b"bc"), (YOUNG, b"def"), (NOW, b""))
-    assert await retain(database, settings(), NOW) == RetentionResult(answers=2)
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult(answers=2)
     assert await bodies(database) == [None, None, 3, 0]
-    assert await retain(database, settings(), NOW) == RetentionResult()
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult()
     keeping = settings(payment_answer_retention_days=1)
-    assert await retain(database, keeping, NOW) == RetentionResult(answers=1)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(answers=1)
     assert await bodies(database) == [None, None, None, 0]
 
 
@@ -416,7 +416,7 @@ async def test_rows_that_cannot_be_deleted_keep_no_others(
     monkeypatch.setattr(retention, "cut_decisions", odd)
     await add_payments(database, (1, b"a"))
     with capture_logs() as logs:
-        found = await retain(database, settings(decision_retention_days=1), NOW)
+        found = await delete_old_rows(database, settings(decision_retention_days=1), NOW)
     assert found == RetentionResult(answers=1)
     [failed] = [each for each in logs if each["event"] == "retention_failed"]
     assert (failed["of"], failed["log_level"]) == ("decisions", "error")
@@ -431,13 +431,13 @@ async def test_answers_of_sellers_go_by_their_size_but_for_those_of_the_last_day
     times = [NOW - days * DAY_MS for days in (6, 5, 4, 3, 2, 0, 0, 0)]
     await add_payments(database, *((ms, bytes(300_000)) for ms in times))
     keeping = settings(payment_answers_max_mb=2)
-    assert await retain(database, keeping, NOW) == RetentionResult(answers=2)
+    assert await delete_old_rows(database, keeping, NOW) == RetentionResult(answers=2)
     assert await bodies(database) == [None] * 2 + [300_000] * 6
     # The three of today alone are more than half of it.
     monkeypatch.setattr(retention, "MB", 400_000)
-    assert await retain(database, settings(payment_answers_max_mb=1), NOW) == RetentionResult(
-        answers=3
-    )
+    assert await delete_old_rows(
+        database, settings(payment_answers_max_mb=1), NOW
+    ) == RetentionResult(answers=3)
     assert await bodies(database) == [None] * 5 + [300_000] * 3
 
 
@@ -457,7 +457,7 @@ async def test_usage_that_no_budget_counts_goes(
                 for ago in (0, 24, 72, 73, 500)
             ]  # fmt: skip
             await agents.add_usage(connection, rows)
-    assert await retain(database, settings(), NOW) == RetentionResult(usage=6)
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult(usage=6)
     async with database.read() as connection:
         used = await agents.usage_by_agent(connection, ["a", "b", "c"], hour)
         kept = await connection.execute(select(func.count()).select_from(agent_usage))
@@ -504,7 +504,7 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
         # Of a hold, which is no transaction.
         held = to_row(JudgedCase("h", "other", case, "held", 1)) | {"created_ms": 4}
         await judged.note_judged(connection, held)
-    assert await retain(database, settings(), NOW) == RetentionResult(judged=5)
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult(judged=5)
     async with database.read() as connection:
         left = set(await connection.scalars(select(reservations.c.transaction_id)))
         assert left == set(await connection.scalars(select(judged_effects.c.transaction_id)))
@@ -520,7 +520,7 @@ async def test_what_no_window_and_no_replay_counts_goes_unless_its_end_is_not_kn
         each: count * ((1 << 33) + 7) for each, count in of_hour.items()
     }
     assert records == (len(made),)
-    assert await retain(database, settings(), NOW) == RetentionResult()
+    assert await delete_old_rows(database, settings(), NOW) == RetentionResult()
 
 
 def test_what_is_kept_covers_a_replay_and_the_longest_window_before_it() -> None:

@@ -110,7 +110,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
 
     async def turn(self) -> float:
         """See `Runner`."""
-        while self._heap and self._room > 0:
+        while self._heap and self._free_runs > 0:
             due_ms, agent_id, cycle = waiting = self._heap[0]
             counts = self._waiting.get(agent_id) == waiting
             if counts and (remaining_ms := due_ms - now_ms()) > 0:
@@ -118,7 +118,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
             heapq.heappop(self._heap)
             if counts:
                 del self._waiting[agent_id]
-                self._begin(agent_id, self._run_one_cycle(agent_id, cycle))
+                self._start_run(agent_id, self._run_one_cycle(agent_id, cycle))
         return LONGEST_WAIT_S
 
     def _schedule_cycle(self, agent_id: str, upcoming: NextCycle) -> None:
@@ -137,7 +137,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
 
     def _handle_end(self, key: str, task: asyncio.Task[NextCycle | None]) -> None:
         del self._running[key]
-        if self._room == 1:
+        if self._free_runs == 1:
             self.wake()
         halted = task in self._halting
         self._halting.discard(task)

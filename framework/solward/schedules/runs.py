@@ -149,15 +149,15 @@ class ScheduleRunner(Runner[None]):
 
     async def turn(self) -> float:
         """See `Runner`."""
-        if self._room <= 0:
+        if self._free_runs <= 0:
             return self._poll_s  # the end of a run wakes the runner before
         wait_ms = await self.wait_ms()
         if wait_ms is None or wait_ms > 0:
             return self._poll_s if wait_ms is None else min(self._poll_s, wait_ms / 1000)
-        taken, was_any = await self.take_due(self._room)
+        taken, was_any = await self.take_due(self._free_runs)
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
-            self._begin(schedule.id, self._run_schedule(schedule, due_ms))
+            self._start_run(schedule.id, self._run_schedule(schedule, due_ms))
         # If no due schedule was found, another process has locked its row, so this process waits.
         return 0.0 if was_any else self._poll_s
 

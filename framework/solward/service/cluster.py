@@ -63,7 +63,7 @@ from solward_localnet.options import LocalnetOptions
 from solward_localnet.storage import LedgerLocked, LedgerMismatch
 
 DEMO_POOLS: Final = tuple(str(pool.address) for pool in POOLS)
-"""The pools of a localnet's demo market."""
+"""The addresses of the pools in a localnet's demo market."""
 
 # dev.jup.ag: all tiers have the same address; the key in `x-api-key` selects the tier.
 JUPITER_API_URL = "https://api.jup.ag"
@@ -151,7 +151,7 @@ async def open_cluster(
             ledger = Ledger(InProcessTransport(localnet.call, _rejection, lambda: localnet.changes))
             await ledger.look()
         else:
-            transport = _transport(urls, settings.solana_network)
+            transport = _failover_transport(urls, settings.solana_network)
             stack.push_async_callback(transport.close)
             if len(urls) > 1:
                 nodes_away = transport.away
@@ -191,7 +191,7 @@ async def _price_sources(
 
 @contextlib.contextmanager
 def localnet_errors() -> Iterator[None]:
-    """Raise `LocalnetError` if the embedded ledger's file cannot be opened or deleted."""
+    """Turn errors in opening or deleting the embedded ledger's file into `LocalnetError`."""
     try:
         yield
     except (LedgerLocked, LedgerMismatch) as error:
@@ -201,7 +201,7 @@ def localnet_errors() -> Iterator[None]:
 def localnet_options(
     settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
 ) -> LocalnetOptions:
-    """Return the options to open the embedded localnet: the settings' pace, and the demo market."""
+    """Return the embedded localnet's options from the settings, with the demo market at genesis."""
     return LocalnetOptions(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
@@ -223,18 +223,18 @@ def jupiter_headers(settings: Settings) -> dict[str, str]:
     return {} if key is None else {"x-api-key": key}
 
 
-def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
+def _failover_transport(urls: Sequence[str], network: str) -> FailoverTransport:
     seen: list[str] = []
 
-    def judge(genesis: str) -> None:
-        judge_genesis(genesis, network)
+    def check_node(genesis: str) -> None:
+        check_genesis(genesis, network)
         # A local cluster's genesis hash is not known before, but must be the same on all nodes.
         if not seen:
             seen.append(genesis)
         if genesis != seen[0]:
             raise WrongCluster(
-                "SOLANA_RPC_URL names nodes of different clusters, or one has changed its cluster"
-                f" ({_cluster(seen[0])} and {_cluster(genesis)})"
+                "SOLANA_RPC_URL names nodes of different clusters, or a node changed its cluster"
+                f" ({_cluster_text(seen[0])} and {_cluster_text(genesis)})"
             )
 
     # If a connection breaks, the call is tried once more, on the next node if there is one.
@@ -244,7 +244,7 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
             Node(
                 urlsplit(url).netloc.rpartition("@")[2],
                 HttpTransport(url, _NODE_TIMEOUT_S, retries=retries),
-                judge,
+                check_node,
             )
             for url in urls
         ]
@@ -252,24 +252,24 @@ def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
 
 
 async def _check_cluster(ledger: Ledger, network: str) -> None:
-    judge_genesis(await ledger.genesis_hash(), network)
+    check_genesis(await ledger.genesis_hash(), network)
     await ledger.look()
 
 
-def judge_genesis(genesis: str, network: str) -> None:
+def check_genesis(genesis: str, network: str) -> None:
     """Raise `WrongCluster` if a genesis hash is not the hash of the network."""
     expected = GENESIS.get(network)
     if genesis == expected or (expected is None and genesis not in GENESIS.values()):
         return
-    named = network if expected is None else _cluster(expected)
+    named = network if expected is None else _cluster_text(expected)
     raise WrongCluster(
-        f"SOLANA_NETWORK is {named}, but SOLANA_RPC_URL serves {_cluster(genesis)}: set"
-        " SOLANA_NETWORK to that one, or SOLANA_RPC_URL to a node of the other"
+        f"SOLANA_NETWORK is {named}, but SOLANA_RPC_URL serves {_cluster_text(genesis)}: set"
+        " SOLANA_NETWORK to that cluster, or SOLANA_RPC_URL to a node of SOLANA_NETWORK"
     )
 
 
-def _cluster(genesis: str) -> str:
-    """Return a text with the name of a genesis hash's cluster, and the hash."""
+def _cluster_text(genesis: str) -> str:
+    """Return a text with a genesis hash and the name of its cluster."""
     known = {value: name for name, value in GENESIS.items()}
     return f"{known.get(genesis, 'an unknown cluster')} (genesis hash {genesis})"
 
@@ -281,7 +281,7 @@ def _rejection(error: Exception) -> LedgerRejected | None:
 
 
 class BadPriceAnswer(Exception):
-    """A price source's answer is invalid; the error's text has no part of the address."""
+    """A price source's answer is invalid. The error's text never contains the source's URL."""
 
 
 class JupiterPrices:
@@ -300,13 +300,13 @@ class JupiterPrices:
     async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
         """See `PriceSource.prices`; raises where it does not answer."""
         tip, entries = await asyncio.gather(
-            self._ledger.tip(), _entries(self._client, "/price/v3", "ids", assets)
+            self._ledger.tip(), _fetch_entries(self._client, "/price/v3", "ids", assets)
         )
         now = self._clock_ms()
         slot_ms = self._ledger.slot_s * 1000 * _PRICE_MARGIN
         found: dict[str, Price] = {}
         for asset, entry in entries:
-            usd, decimals = _exact(entry.get("usdPrice")), entry.get("decimals")
+            usd, decimals = _parse_price(entry.get("usdPrice")), entry.get("decimals")
             slot = entry.get("blockId")
             if usd is not None and type(decimals) is int and type(slot) is int:
                 # Otherwise a node that is behind would give the price a time in the future.
@@ -331,10 +331,10 @@ class CoinGeckoPrices:
         wanted = [asset for asset, decimals in known.items() if decimals is not None]
         query = {"vs_currencies": "usd", "include_last_updated_at": "true", "precision": "full"}
         path = "/simple/token_price/solana"
-        entries = await _entries(self._client, path, "contract_addresses", wanted, query)
+        entries = await _fetch_entries(self._client, path, "contract_addresses", wanted, query)
         found: dict[str, Price] = {}
         for asset, entry in entries:
-            usd, seconds = _exact(entry.get("usd")), entry.get("last_updated_at")
+            usd, seconds = _parse_price(entry.get("usd")), entry.get("last_updated_at")
             decimals = known[asset]
             if usd is not None and decimals is not None and type(seconds) is int:
                 found[asset] = Price(usd, decimals, seconds * 1000)
@@ -342,21 +342,21 @@ class CoinGeckoPrices:
 
 
 def coingecko_headers(url: str, key: str | None) -> dict[str, str]:
-    """Return the header with the key; paid plans use another header than the free plan."""
+    """Return CoinGecko's header with the key; paid plans use another header."""
     if key is None:
         return {}
     is_paid = httpx.URL(url).host == _COINGECKO_PRO
     return {"x-cg-pro-api-key" if is_paid else "x-cg-demo-api-key": key}
 
 
-async def _entries(
+async def _fetch_entries(
     client: httpx.AsyncClient,
     path: str,
     named: str,
     assets: Collection[str],
     query: Mapping[str, str] = MappingProxyType({}),
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the price API's object for each asset, without values that are not objects.
+    """Return the price API's object for each asset; assets without an object are omitted.
 
     Args:
         named: the query field for the assets' mints.
@@ -365,7 +365,7 @@ async def _entries(
     mints = sorted(mint_of.values())
     answers = await asyncio.gather(
         *(
-            _answer(client, path, {named: ",".join(mints[n : n + _MINTS_A_REQUEST]), **query})
+            _fetch_object(client, path, {named: ",".join(mints[n : n + _MINTS_A_REQUEST]), **query})
             for n in range(0, len(mints), _MINTS_A_REQUEST)
         )
     )
@@ -377,7 +377,7 @@ async def _entries(
     ]
 
 
-async def _answer(
+async def _fetch_object(
     client: httpx.AsyncClient, path: str, query: Mapping[str, str]
 ) -> Mapping[str, Any]:
     async with client.stream("GET", path, params=dict(query)) as response:
@@ -394,8 +394,8 @@ async def _answer(
     return answer
 
 
-def _exact(number: object) -> Fraction | None:
-    """Return a JSON number exactly, without a float; None if it cannot be a price."""
+def _parse_price(number: object) -> Fraction | None:
+    """Return a JSON number as an exact fraction; None if it cannot be a price."""
     if type(number) is int:
         return Fraction(number) if 0 < number < 10**_MOST_MAGNITUDE else None
     if type(number) is not Decimal or not number.is_finite() or number <= 0:

@@ -30,12 +30,12 @@ from solward.types.record import TransactionRecord, TransactionStatus
 from solward.vault.store import transactions as store
 
 MOST_WALKED = 2_000
-"""The maximum number of records that one page checks."""
+"""The maximum number of records that are compared with the filter for one page."""
 
 _LAST_MS = 2**62
 # Fields with an index; a filter's first such field is walked. A key confined to a wallet walks only
 # that wallet's records, so its next page never begins at the id of another wallet's record.
-_WALKED = ("wallet_id", "recipient", "agent_id")
+_INDEXED_FIELDS = ("wallet_id", "recipient", "agent_id")
 # The conditions of the partial indexes.
 _INDEXED = {
     "wallet_id": text("transactions.created_ms IS NOT NULL"),
@@ -44,7 +44,7 @@ _INDEXED = {
 }
 _YES: ColumnElement[int] = literal_column("1").label("fits")
 _NO: ColumnElement[int] = literal_column("0").label("place")
-_FIELDS = (*_WALKED, "type", "status")
+_FIELDS = (*_INDEXED_FIELDS, "type", "status")
 
 # The number of records that an export has in memory at once.
 EXPORT_PAGE: Final = 50
@@ -89,29 +89,29 @@ class RecordPage:
     next: str | None
 
 
-class KeptTexts:
+class TextCache:
     """A cache of the most recently used record texts, with a maximum size in bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._texts: OrderedDict[Key, bytes] = OrderedDict()
+        self._read_texts: OrderedDict[Key, bytes] = OrderedDict()
         self.bytes = 0
 
     def get(self, key: Key) -> bytes | None:
         """Return the text of a key, None if it is not cached."""
-        text = self._texts.get(key)
+        text = self._read_texts.get(key)
         if text is not None:
-            self._texts.move_to_end(key)
+            self._read_texts.move_to_end(key)
         return text
 
-    def keep(self, key: Key, text: bytes) -> None:
+    def put(self, key: Key, text: bytes) -> None:
         """Store a text, and drop the texts that were used longest ago."""
-        if key in self._texts:
+        if key in self._read_texts:
             return
-        self._texts[key] = text
+        self._read_texts[key] = text
         self.bytes += len(text) + _ENTRY_BYTES
         while self.bytes > self._most_bytes:
-            _key, dropped = self._texts.popitem(last=False)
+            _key, dropped = self._read_texts.popitem(last=False)
             self.bytes -= len(dropped) + _ENTRY_BYTES
 
 
@@ -126,10 +126,10 @@ class History:
         self._database = database
         # Only ended records are cached. They never change, because every UPDATE of a record, in any
         # process, requires that it is `pending`.
-        self._kept = KeptTexts(most_bytes)
+        self._cached_texts = TextCache(most_bytes)
 
     async def record(self, transaction_id: str) -> TransactionRecord:
-        """Return one record; raises `NotFound`."""
+        """Return the record with this id; raises `NotFound`."""
         async with self._database.read() as connection:
             record = await store.get(connection, transaction_id)
         if record is None:
@@ -143,7 +143,7 @@ class History:
         async with self._database.read() as connection:
             found = await store.history(connection, wallet_id, limit, before)
             if not found:
-                await _check_place(connection, before)
+                await _check_before(connection, before)
         return found
 
     async def page(
@@ -157,22 +157,22 @@ class History:
         async with self._database.read() as connection:
             ids = await store.history_ids(connection, wallet_id, limit, before)
             if not ids:
-                await _check_place(connection, before)
-            return await self._texts(connection, ids, fee=fee)
+                await _check_before(connection, before)
+            return await self._read_texts(connection, ids, fee=fee)
 
     async def filtered_page(
         self, wanted: RecordFilter, limit: int, before: str | None, *, fee: bool
     ) -> tuple[list[bytes], str | None]:
-        """Return a page of the records that match, and the id after which the next page begins,
-        None on the last page. Other pages may have fewer than `limit` records too."""
+        """Return a page of matching records, and the next page's `before`, None on the last page.
+        Every page may have fewer than `limit` records."""
         async with self._database.read() as connection:
             page = await filtered_ids(connection, wanted, limit, before)
             if not page.ids:
-                await _check_place(connection, before)
-            return await self._texts(connection, page.ids, fee=fee), page.next
+                await _check_before(connection, before)
+            return await self._read_texts(connection, page.ids, fee=fee), page.next
 
-    async def every(self, wanted: RecordFilter) -> AsyncGenerator[list[TransactionRecord], None]:
-        """Yield all records that match, page by page, newest first; pages may be empty."""
+    async def pages(self, wanted: RecordFilter) -> AsyncGenerator[list[TransactionRecord], None]:
+        """Yield pages of all matching records, newest first; a page may be empty."""
         before: str | None = None
         while True:
             async with self._database.read() as connection:
@@ -183,21 +183,21 @@ class History:
                 return
             before = page.next
 
-    async def _texts(
+    async def _read_texts(
         self, connection: AsyncConnection, ids: Sequence[str], *, fee: bool
     ) -> list[bytes]:
-        """Return the texts of these ids, in order; one query reads those not cached."""
-        texts = {id_: self._kept.get((id_, fee)) for id_ in ids}
+        """Return the texts of the records with these ids, in order, with at most one query."""
+        texts = {id_: self._cached_texts.get((id_, fee)) for id_ in ids}
         missing = [id_ for id_, text in texts.items() if text is None]
         if missing:
             for id_, record in (await store.of_ids(connection, missing)).items():
                 text = texts[id_] = jsontext.dumps(record.to_json(fee=fee)).encode()
                 if record.status is not TransactionStatus.PENDING:
-                    self._kept.keep((id_, fee), text)
+                    self._cached_texts.put((id_, fee), text)
         return [text for text in texts.values() if text is not None]
 
 
-async def _check_place(connection: AsyncConnection, before: str | None) -> None:
+async def _check_before(connection: AsyncConnection, before: str | None) -> None:
     if before is not None and await store.get(connection, before) is None:
         raise InvalidRequest("before must be the id of a transaction")
 
@@ -216,7 +216,7 @@ async def filtered_ids(
     }
     if before is not None:
         parameters["b_before"] = before
-    statement, is_walked = _page(names, older=before is not None)
+    statement, is_walked = _page_query(names, older=before is not None)
     if is_walked:
         parameters["b_most"] = MOST_WALKED
     rows = await statement.all(connection, parameters)
@@ -226,9 +226,9 @@ async def filtered_ids(
 
 
 @functools.cache
-def _page(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
-    """Return the statement for these fields, and whether it walks more records than it returns."""
-    walked = next((name for name in _WALKED if name in names), None)
+def _page_query(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]:
+    """Return the query for filters with these fields, and whether it may scan extra records."""
+    walked = next((name for name in _INDEXED_FIELDS if name in names), None)
     columns = transactions.c
     start: Any = bindparam("b_last")
     conditions: list[Any] = [columns.created_ms >= bindparam("b_since")]

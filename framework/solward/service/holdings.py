@@ -57,16 +57,16 @@ _LISTINGS: Final = 32
 # wallet with more, maybe opened by strangers, is listed alone: others need not wait.
 _SHARED: Final = 100
 # Errors that one of several wallets read together may have caused.
-_OF_ONE: Final = (LedgerRejected, MalformedAnswer)
-_STOPS: Final = "The ledger is not asked any more: the service stops"
+_PER_WALLET_ERRORS: Final = (LedgerRejected, MalformedAnswer)
+_STOPS: Final = "The service is stopping and reads the ledger no more"
 
 T = TypeVar("T")
 
 _Accounts: TypeAlias = tuple[int, Mapping[str, Account | None]]
-"""The slot at which accounts were read, and address -> account."""
+"""The slot at which accounts were read, and the accounts by address."""
 
-_Wanted: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
-"""The accounts that a caller requests, and the future on which it waits."""
+_AccountRequest: TypeAlias = tuple[Sequence[str], asyncio.Future[_Accounts]]
+"""The addresses of the accounts that a caller requests, and the future of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class WalletSnapshot:
 
 @dataclass(slots=True)
 class _SharedRead(Generic[T]):
-    """A read that its callers share, finished or not.
+    """A running or finished read whose result several callers share.
 
     Attributes:
         changes: the ledger's count of changes when the read began.
@@ -100,7 +100,7 @@ class _SharedRead(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The token accounts of a wallet, as listed when it had `lamports` and the caller `mark`."""
+    """A wallet's list of token accounts, valid while `lamports` and `mark` do not change."""
 
     lamports: int
     mark: Hashable
@@ -109,7 +109,7 @@ class _Listing:
 
 
 class Display:
-    """Shared reads of one ledger.
+    """Reads one ledger for display; simultaneous callers share one read.
 
     All callers that wait for a read get its error, and later callers do not. If a caller stops
     waiting, the read continues for the others.
@@ -133,7 +133,7 @@ class Display:
         self._listing = asyncio.Semaphore(_LISTINGS)
         self._slot: _SharedRead[int] | None = None
         # The accounts that simultaneous callers request, and the call that reads them.
-        self._wanted: list[_Wanted] = []
+        self._wanted: list[_AccountRequest] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wallet(self, address: str) -> WalletSnapshot:
@@ -143,13 +143,13 @@ class Display:
             LedgerError: the ledger did not answer within the caller's deadline.
         """
         found = self._exact.get(address)
-        if not self._is_shown(found) or found.changes != self._ledger.changes:
-            found = self._exact[address] = self._ask(partial(self._read, address))
-        _use(self._exact, address)
-        return await _await(found.task)
+        if not self._is_fresh(found) or found.changes != self._ledger.changes:
+            found = self._exact[address] = self._start_read(partial(self._read_wallet, address))
+        _mark_used(self._exact, address)
+        return await _await_read(found.task)
 
     async def observed(self, address: str, mark: Hashable = None) -> WalletSnapshot:
-        """Return a wallet's holdings, for callers that repeatedly request many wallets.
+        """Return a wallet's holdings, for callers that often request many wallets.
 
         Wallets asked for in one moment are read in one call for each hundred accounts, always anew.
         A token account that the wallet pays for shows at once, any other within `LISTED_S`.
@@ -167,8 +167,8 @@ class Display:
             listing = None
         known = () if listing is None else listing.holdings
         try:
-            slot, accounts = await self._accounts([address, *(each.account for each in known)])
-        except _OF_ONE:
+            slot, accounts = await self._read_accounts([address, *(each.account for each in known)])
+        except _PER_WALLET_ERRORS:
             # The next caller lists the accounts again: one of these may be no account.
             self._listings.pop(address, None)
             raise
@@ -176,7 +176,7 @@ class Display:
         holdings = None
         # Whoever opens a token account pays for it: with the lamports of then, it opened none.
         if listing is not None and listing.lamports == lamports:
-            holdings = _holdings(address, known, accounts)
+            holdings = _update_units(address, known, accounts)
         if holdings is None:
             # After the lamports were read: what is opened in between changes them, and counts then.
             async with self._listing:
@@ -186,8 +186,8 @@ class Display:
             if len(holdings) <= _SHARED:
                 self._listings[address] = _Listing(lamports, mark, holdings, listed_at)
         if address in self._listings:
-            _use(self._listings, address)
-        return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
+            _mark_used(self._listings, address)
+        return self._keep_newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
     async def slot(self) -> int:
         """Return the current slot, read at most one slot ago.
@@ -196,9 +196,9 @@ class Display:
             LedgerError: see `wallet`.
         """
         kept = self._slot
-        if not self._is_shown(kept):
-            kept = self._slot = self._ask(self._ledger.slot)
-        return await _await(kept.task)
+        if not self._is_fresh(kept):
+            kept = self._slot = self._start_read(self._ledger.slot)
+        return await _await_read(kept.task)
 
     async def health(self) -> dict[str, Any]:
         """Return `{healthy, network, slot}` of the ledger within `HEALTH_WAIT_S`."""
@@ -212,17 +212,17 @@ class Display:
         """Stop all reads; their callers get an error."""
         await end(self._tasks)
         # This read was stopped before it began.
-        _fail(self._wanted, LedgerUnavailable(_STOPS))
+        _fail_requests(self._wanted, LedgerUnavailable(_STOPS))
 
-    def _is_shown(self, kept: _SharedRead[T] | None) -> TypeGuard[_SharedRead[T]]:
+    def _is_fresh(self, kept: _SharedRead[T] | None) -> TypeGuard[_SharedRead[T]]:
         """Return whether a read is at most a slot old and has not failed."""
         if kept is None or self._clock() - kept.asked_at > self._ledger.slot_s:
             return False
         task = kept.task
         return not task.done() or (not task.cancelled() and task.exception() is None)
 
-    def _ask(self, work: Callable[[], Awaitable[T]]) -> _SharedRead[T]:
-        """Begin work that belongs to no caller: it has a deadline and a context of its own."""
+    def _start_read(self, work: Callable[[], Awaitable[T]]) -> _SharedRead[T]:
+        """Start a read with its own deadline and context, so that it outlives each caller."""
 
         async def bounded() -> T:
             with within(READ_WAIT_S, own=True):
@@ -231,79 +231,79 @@ class Display:
         changes, now = self._ledger.changes, self._clock()
         task = asyncio.create_task(bounded(), context=contextvars.Context())
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._forget_task)
         return _SharedRead(task, changes, now)
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             # Retrieve the error: asyncio logs one that no caller has read.
             task.exception()
 
-    async def _read(self, address: str) -> WalletSnapshot:
+    async def _read_wallet(self, address: str) -> WalletSnapshot:
         began = self._clock()
         (slot, accounts), holdings = await asyncio.gather(
-            self._accounts([address]), self._ledger.holdings(address)
+            self._read_accounts([address]), self._ledger.holdings(address)
         )
         lamports = _lamports(accounts[address])
-        return self._newer(address, WalletSnapshot(lamports, holdings, slot), began)
+        return self._keep_newer(address, WalletSnapshot(lamports, holdings, slot), began)
 
-    def _newer(self, address: str, found: WalletSnapshot, began: float) -> WalletSnapshot:
+    def _keep_newer(self, address: str, found: WalletSnapshot, began: float) -> WalletSnapshot:
         """Return the newer of this snapshot and the previously returned one."""
         before = self._newest.get(address)
         if before is not None and before[1].slot > found.slot and began - before[0] <= BEHIND_S:
             return before[1]
         self._newest[address] = began, found
-        _use(self._newest, address)
+        _mark_used(self._newest, address)
         return found
 
-    async def _accounts(self, addresses: Sequence[str]) -> _Accounts:
-        """Return the accounts and their slot, from a read that simultaneous callers share."""
+    async def _read_accounts(self, addresses: Sequence[str]) -> _Accounts:
+        """Return the accounts and their slot, from a read shared with simultaneous callers."""
         if not self._wanted:
-            self._ask(self._together)
+            self._start_read(self._read_requested)
         answer: asyncio.Future[_Accounts] = asyncio.get_running_loop().create_future()
         self._wanted.append((addresses, answer))
         return await answer
 
-    async def _together(self) -> None:
+    async def _read_requested(self) -> None:
         wanted = self._wanted
         try:
             # Whoever is ready to run now asks before this goes on.
             await asyncio.sleep(0)
             self._wanted = []
-            await self._answer(wanted)
+            await self._answer_all(wanted)
         except asyncio.CancelledError:
-            _fail(wanted, LedgerUnavailable(_STOPS))
+            _fail_requests(wanted, LedgerUnavailable(_STOPS))
             raise
 
-    async def _answer(self, wanted: Sequence[_Wanted]) -> None:
-        """Read for all callers at once. If the answer is refused or malformed, read each half by
-        itself, so that an error for one wallet fails no other."""
-        addresses = dict.fromkeys(each for some, _answer in wanted for each in some)
+    async def _answer_all(self, wanted: Sequence[_AccountRequest]) -> None:
+        """Read the accounts of all callers at once. If that is refused or malformed, read each half
+        alone, so that an error for one wallet does not affect the others."""
+        addresses = dict.fromkeys(each for some, _future in wanted for each in some)
         try:
             found = await self._ledger.accounts_at(list(addresses))
-        except _OF_ONE as error:
+        except _PER_WALLET_ERRORS as error:
             half = len(wanted) // 2
             if not half:
-                _fail(wanted, error)
+                _fail_requests(wanted, error)
                 return
-            await asyncio.gather(self._answer(wanted[:half]), self._answer(wanted[half:]))
+            await asyncio.gather(self._answer_all(wanted[:half]), self._answer_all(wanted[half:]))
         except Exception as error:
-            _fail(wanted, error)
+            _fail_requests(wanted, error)
         else:
             for _addresses, answer in wanted:
                 if not answer.done():
                     answer.set_result(found)
 
 
-def _fail(wanted: Sequence[_Wanted], error: Exception) -> None:
+def _fail_requests(wanted: Sequence[_AccountRequest], error: Exception) -> None:
     for _addresses, answer in wanted:
         if not answer.done():
             answer.set_exception(error)
 
 
-async def _await(task: asyncio.Task[T]) -> T:
-    """Return the outcome of shared work, within the caller's deadline."""
+async def _await_read(task: asyncio.Task[T]) -> T:
+    """Wait for a shared read until the caller's deadline, and return its result."""
     if task.done() and not task.cancelled():
         return task.result()
     try:
@@ -318,7 +318,7 @@ async def _await(task: asyncio.Task[T]) -> T:
         raise LedgerUnavailable(_STOPS) from None
 
 
-def _use(kept: OrderedDict[str, Any], address: str) -> None:
+def _mark_used(kept: OrderedDict[str, Any], address: str) -> None:
     """Mark an entry as used, and drop the least recently used if there are too many."""
     kept.move_to_end(address)
     if len(kept) > MOST_KEPT:
@@ -329,10 +329,10 @@ def _lamports(account: Account | None) -> int:
     return 0 if account is None else account.lamports
 
 
-def _holdings(
+def _update_units(
     owner: str, known: Sequence[TokenHolding], accounts: Mapping[str, Account | None]
 ) -> tuple[TokenHolding, ...] | None:
-    """Return the holdings with their current units; None if an account is not the listed one."""
+    """Return the holdings with their current units; None if an account has changed its role."""
     found = []
     for holding in known:
         account = accounts[holding.account]
@@ -404,8 +404,8 @@ class Holdings:
         return worth(holdings, await self.prices.prices(holdings))
 
     async def stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
-        """Return a wallet's stake accounts, and whether these are all. If no RPC provider lists
-        them, they are the accounts in the wallet's records that the ledger has."""
+        """Return a wallet's stake accounts, and whether the list is complete. If no RPC provider
+        lists stake accounts, the list has those in the wallet's records that still exist."""
         wallet = await self.wallets.get(wallet_id)
         ledger = recorded_stakes(self.ledger, self.database, wallet_id)
         with within(READ_WAIT_S):
@@ -415,7 +415,7 @@ class Holdings:
 def worth(
     holdings: Mapping[str, tuple[int, int | None]], prices: Mapping[str, AssetPrice]
 ) -> Worth:
-    """Return the value of holdings, each rounded up.
+    """Return the dollar value of each holding, rounded up.
 
     Args:
         holdings: asset -> smallest units and decimals.

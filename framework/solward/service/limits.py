@@ -99,17 +99,17 @@ class FreezeSwitches:
 
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
         """Stop all new transactions of one wallet, or of all wallets, at once."""
-        await self._set(wallet_id, True, reason)
+        await self._set_switch(wallet_id, True, reason)
 
     async def thaw(self, wallet_id: str | None) -> None:
         """Allow transactions of one wallet, or of all wallets, again."""
-        await self._set(wallet_id, False, None)
+        await self._set_switch(wallet_id, False, None)
 
     async def frozen(
         self, at_most: int
     ) -> tuple[FrozenSwitch | None, tuple[FrozenSwitch, ...], int]:
-        """Return the service's switch, None if it is not frozen; the switches of at most `at_most`
-        frozen wallets, latest first; and the number of frozen wallets."""
+        """Return the service's switch, or None if it is not frozen; up to `at_most` switches of
+        frozen wallets, latest first; and the number of all frozen wallets."""
         of_wallet = switches.c.scope == "wallet:" + wallets.c.id
         of_service = switches.c.scope == spending.SERVICE_SCOPE
         frozen = switches.c.frozen.is_(True)
@@ -133,7 +133,7 @@ class FreezeSwitches:
             int(count or 0),
         )
 
-    async def _set(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
+    async def _set_switch(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
         scope = spending.SERVICE_SCOPE
         if wallet_id is not None:
             scope = f"wallet:{(await self._wallets.get(wallet_id)).id}"

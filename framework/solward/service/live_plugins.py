@@ -42,7 +42,7 @@ POLL_S: Final = 1.0
 _log = structlog.get_logger(__name__)
 
 _Plugin = tuple[Candidate, LoadedPlugin | Rejected]
-_Key = tuple[str, str, str]
+_PluginKey = tuple[str, str, str]
 _OtherVersions = list[tuple[str, dict[str, str]]]
 
 
@@ -70,8 +70,8 @@ class _RunningPlugins:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """The plan of this process for a distribution.
+class _LoadPlan:
+    """What this process must load of a distribution.
 
     Attributes:
         one: the installation in this process's home.
@@ -92,8 +92,8 @@ class _Target:
     def is_mismatch(self) -> bool:
         return self.withheld is not None and self.withheld[0] is ProblemCode.VERSION_MISMATCH
 
-    def keeps(self, running: _RunningPlugins) -> bool:
-        """Return whether the running plugins continue."""
+    def may_continue(self, running: _RunningPlugins) -> bool:
+        """Return whether plugins that already run continue to run."""
         if running.ended:
             return False
         return self.withheld is None or (self.is_mismatch and self.may_stay(running))
@@ -104,14 +104,14 @@ class _Target:
         return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
     def may_stay(self, running: _RunningPlugins) -> bool:
-        """Return whether running plugins may continue without `one`, as all processes agree."""
+        """Return whether running plugins, whose files all processes agree on, may continue."""
         agreed = self.agreed if self.is_mismatch else self.before
         return agreed is not None and agreed.enabled and agreed.digest == running.one.digest
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """The state of the plugins in the home and in the database."""
+class _PluginState:
+    """The installed plugins: records in the home, commands and versions in the database."""
 
     fingerprint: Hashable
     state: State
@@ -144,9 +144,9 @@ class LivePlugins:
             demo: whether to load demo providers too.
         """
         self.on_change: Callable[[Registry], object] = lambda _registry: None
-        """Called with the plugins whenever they were loaded again."""
+        """Called with the new registry after each reload."""
         self.registry = _NOTHING
-        """The plugins in use; a run in progress keeps those it began with."""
+        """The current plugins. A run in progress continues with the plugins from its start."""
         self._allow = settings.plugins
         self._home = home
         self._database = database
@@ -157,23 +157,23 @@ class LivePlugins:
         # Changes by pip take effect at the next start. The environment is read once, with names and
         # versions, because those of a removed distribution could not be read later.
         self._candidates, self._unreadable = environment()
-        self._environment: dict[_Key, _Plugin] = {}
+        self._environment: dict[_PluginKey, _Plugin] = {}
         self._running: dict[str, _RunningPlugins] = {}
         # Upgrades that could not be loaded, each with the command's id and the problems.
         self._failed: dict[str, tuple[str, list[Problem]]] = {}
-        self._seen: _View | None = None
+        self._seen: _PluginState | None = None
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Load plugins again after every change, until the block ends."""
-        async with in_background(self._watch(), "solward-plugins"):
+        async with in_background(self._reload_on_change(), "solward-plugins"):
             yield
 
-    async def _watch(self) -> None:
+    async def _reload_on_change(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                if await self._has_changed():
+                if await self._has_state_changed():
                     await self._reload()
             except StoreError as error:
                 _log.warning("plugins_not_compared", error=str(error))
@@ -182,22 +182,22 @@ class LivePlugins:
                 _log.exception("plugins_not_loaded")
 
     async def _reload(self) -> None:
-        """Load plugins again. Meanwhile others can be ended, even if an import takes long."""
+        """Load plugins again, and end disabled plugins even while an import takes long."""
         loading = asyncio.create_task(self.load())
         try:
             while not loading.done():
                 await asyncio.wait([loading], timeout=POLL_S)
                 if not loading.done():
                     with contextlib.suppress(StoreError):
-                        await self._end_disabled()
+                        await self._end_disabled_plugins()
             loading.result()
         finally:
             loading.cancel()
 
-    async def _end_disabled(self) -> None:
-        """End plugins that were disabled or removed since the running `load` began."""
-        view = await self._view()
-        targets = {name: _target(name, view) for name in self._running}
+    async def _end_disabled_plugins(self) -> None:
+        """End plugins that were disabled or removed while `load` was running."""
+        view = await self._read_state()
+        targets = {name: _make_plan(name, view) for name in self._running}
         ended = {
             name: running
             for name, running in self._running.items()
@@ -209,15 +209,15 @@ class LivePlugins:
             news = [targets[name].news for name in ended]
             async with self._database.write() as connection:
                 await plugin_acts.store(connection, [each for each in news if each is not None])
-        self._use(self.registry.without_distributions(ended))
+        self._use_registry(self.registry.without_distributions(ended))
         for name, running in ended.items():
             running.ended = True
             self.hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
 
-    def _use(self, registry: Registry) -> Registry:
+    def _use_registry(self, registry: Registry) -> Registry:
         before, self.registry = self.registry, registry
         if registry != before:
-            _tell_problems(before.problems, registry.problems)
+            _log_problems(before.problems, registry.problems)
             self.on_change(registry)
         return registry
 
@@ -226,9 +226,9 @@ class LivePlugins:
         before = self.registry.problems
         if problem not in before:
             self.registry = replace(self.registry, problems=(*before, problem))
-            _tell_problems(before, self.registry.problems)
+            _log_problems(before, self.registry.problems)
 
-    async def _has_changed(self) -> bool:
+    async def _has_state_changed(self) -> bool:
         seen = self._seen
         if seen is None:
             return True
@@ -250,13 +250,11 @@ class LivePlugins:
             StoreError: the database does not answer; nothing has changed.
             PluginError: a built-in plugin is broken.
         """
-        view = await self._view()
-        targets = {name: _target(name, view) for name in _names(view)}
+        view = await self._read_state()
+        targets = {name: _make_plan(name, view) for name in _distribution_names(view)}
         for name, target in targets.items():
             if not await asyncio.to_thread(self._is_intact, target):
-                detail = (
-                    "its files are not those that were accepted: install the same version again"
-                )
+                detail = "its files changed after you accepted them: install this version again"
                 withheld = ProblemCode.VERSION_MISMATCH, detail
                 targets[name] = replace(target, withheld=withheld)
         folders = Folders(
@@ -267,19 +265,19 @@ class LivePlugins:
         chosen, problems, places = await asyncio.to_thread(
             survey, self._allow, self._candidates, folders
         )
-        versions = _versions(places)
+        versions = _environment_versions(places)
         acts = {name: each.agreed.id for name, each in targets.items()}
         self._failed = {
             name: each for name, each in self._failed.items() if acts.get(name) == each[0]
         }
-        started = await self._start(chosen, targets)
-        failed = {name for name in started if self._has_failed(started[name], targets[name])}
+        started = await self._load_missing(chosen, targets)
+        failed = {name for name in started if self._is_rejected(started[name], targets[name])}
         running = {name: each for name, each in started.items() if name not in failed}
         for name, old in self._running.items():
-            if name in targets and name not in running and targets[name].keeps(old):
+            if name in targets and name not in running and targets[name].may_continue(old):
                 running[name] = old
         try:
-            await self._store([_stored(each, running) for each in targets.values()], versions)
+            await self._store([_new_act(each, running) for each in targets.values()], versions)
         except BaseException:
             for each in started.values():
                 self.hosts.retire(each.candidates, _NOT_USED, drain=False)
@@ -287,25 +285,25 @@ class LivePlugins:
         for name in failed:
             self.hosts.retire(started[name].candidates, _NOT_USED, drain=False)
             self._failed[name] = (acts[name], _upgrade_problems(started[name]))
-        self._swap(running, targets)
+        self._replace_running(running, targets)
         stays = [
             name
             for name, each in running.items()
-            if targets[name].is_mismatch or each.one.digest != _digest(targets[name])
+            if targets[name].is_mismatch or each.one.digest != _plan_digest(targets[name])
         ]
         problems += [*self._unreadable, *self.hosts.faults()]
-        problems += _other_environments(versions, view.others)
+        problems += _environment_problems(versions, view.others)
         for target in targets.values():
-            problems += self._problems(target)
+            problems += self._plan_problems(target)
             if target.is_mismatch and target.one is not None:
                 places += (Place(target.name, target.one.version, target.one),)
         self._seen = view
-        return self._use(compose(self._plugins(chosen, stays), problems, places, self._demo))
+        registry = compose(self._loaded_plugins(chosen, stays), problems, places, self._demo)
+        return self._use_registry(registry)
 
     @staticmethod
-    def _is_intact(target: _Target) -> bool:
-        """Return whether the installed files are all there. Plugins are read from the folder each
-        time, so a lost file could hide one."""
+    def _is_intact(target: _LoadPlan) -> bool:
+        """Return whether the installed files are complete; a lost file could hide a plugin."""
         one = target.one
         if target.withheld is not None or one is None:
             return True
@@ -314,7 +312,7 @@ class LivePlugins:
         except (OSError, ValueError):
             return False
 
-    async def _view(self) -> _View:
+    async def _read_state(self) -> _PluginState:
         # Read before the state, so that the next round notices any change in between.
         fingerprint = await asyncio.to_thread(layout.fingerprint, self._home)
         state = await asyncio.to_thread(layout.state, self._home)
@@ -323,14 +321,14 @@ class LivePlugins:
             acts = await plugin_acts.stored_acts(connection)
             if self._database.shared:
                 others = await plugin_acts.published_versions(connection, self._process_id)
-        return _View(fingerprint, state, acts, others)
+        return _PluginState(fingerprint, state, acts, others)
 
-    async def _start(
-        self, chosen: Sequence[Candidate], targets: Mapping[str, _Target]
+    async def _load_missing(
+        self, chosen: Sequence[Candidate], targets: Mapping[str, _LoadPlan]
     ) -> dict[str, _RunningPlugins]:
-        """Load installations that do not run yet; the environment's plugins are loaded once."""
+        """Load the plugins that do not run yet; the environment's plugins are loaded only once."""
         own = {each.distribution for each in chosen if each.installed is not None}
-        again = {name for name in own if self._is_wanted(targets[name], chosen)}
+        again = {name for name in own if self._must_load(targets[name], chosen)}
         wanted = [
             each
             for each in chosen
@@ -347,8 +345,8 @@ class LivePlugins:
             running.plugins.append((candidate, plugin))
         return started
 
-    def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
-        """Return whether a distribution must be loaded, because it does not run in this form."""
+    def _must_load(self, target: _LoadPlan, chosen: Sequence[Candidate]) -> bool:
+        """Return whether a distribution must be loaded, because this installation does not run."""
         running, one = self._running.get(target.name), target.one
         if running is None or running.ended or one is None:
             return one is not None
@@ -361,8 +359,8 @@ class LivePlugins:
         has = set(map(_key, running.candidates))
         return any(_key(each) not in has for each in chosen if each.distribution == target.name)
 
-    def _has_failed(self, started: _RunningPlugins, target: _Target) -> bool:
-        """Return whether an upgrade is rejected, because not all of it could be loaded."""
+    def _is_rejected(self, started: _RunningPlugins, target: _LoadPlan) -> bool:
+        """Return whether an upgrade is rejected, because some of its plugins were not loaded."""
         old = self._running.get(target.name)
         return old is not None and not started.is_whole and target.may_stay(old)
 
@@ -375,8 +373,10 @@ class LivePlugins:
             if self._database.shared:
                 await plugin_acts.publish_versions(connection, self._process_id, versions)
 
-    def _swap(self, running: dict[str, _RunningPlugins], targets: Mapping[str, _Target]) -> None:
-        """Use these plugins from now on; replaced plugins end in a while, others at once."""
+    def _replace_running(
+        self, running: dict[str, _RunningPlugins], targets: Mapping[str, _LoadPlan]
+    ) -> None:
+        """Use these plugins from now on; replaced plugins may finish their calls, others end."""
         before, self._running = self._running, running
         for name, old in before.items():
             target, new = targets.get(name), running.get(name)
@@ -390,7 +390,7 @@ class LivePlugins:
                 self.hosts.enable(old.candidates)
                 old.act = target.agreed.id
 
-    def _problems(self, target: _Target) -> list[Problem]:
+    def _plan_problems(self, target: _LoadPlan) -> list[Problem]:
         if target.is_mismatch and target.withheld is not None:
             code, detail = target.withheld
             version = "" if target.one is None else target.one.version
@@ -404,7 +404,7 @@ class LivePlugins:
         _, problems = self._failed.get(target.name, ("", []))
         return problems
 
-    def _plugins(self, chosen: Sequence[Candidate], stays: Collection[str]) -> list[_Plugin]:
+    def _loaded_plugins(self, chosen: Sequence[Candidate], stays: Collection[str]) -> list[_Plugin]:
         """Return the loaded plugins, built-ins first and then by kind and name."""
         names = set(map(_key, chosen))
         every = list(self._environment.values())
@@ -415,11 +415,11 @@ class LivePlugins:
         )
 
 
-_NOT_USED: Final = "it was not taken over"
+_NOT_USED: Final = "this version is not used"
 _NOTHING: Final = Registry({}, {}, {}, {}, (), ())
 
 
-def _tell_problems(before: Collection[Problem], now: Collection[Problem]) -> None:
+def _log_problems(before: Collection[Problem], now: Collection[Problem]) -> None:
     """Log new problems of plugins, and count all problems."""
     for problem in now:
         if problem not in before:
@@ -429,15 +429,15 @@ def _tell_problems(before: Collection[Problem], now: Collection[Problem]) -> Non
         metrics.PLUGIN_PROBLEMS.labels(code).set(count)
 
 
-def _key(candidate: Candidate) -> _Key:
+def _key(candidate: Candidate) -> _PluginKey:
     return candidate.group, candidate.name, canonical(candidate.distribution)
 
 
-def _names(view: _View) -> list[str]:
+def _distribution_names(view: _PluginState) -> list[str]:
     return sorted({*view.state.installed, *(each.distribution for each in view.acts)})
 
 
-def _target(name: str, view: _View) -> _Target:
+def _make_plan(name: str, view: _PluginState) -> _LoadPlan:
     acts = [each for each in view.acts if each.distribution == name]
     one, removed = view.state.installed.get(name), view.state.removed.get(name)
     local: PluginAct | None = None
@@ -452,48 +452,49 @@ def _target(name: str, view: _View) -> _Target:
     if one is not None:
         # This is its state for other processes, even if its own record is different.
         one = replace(one, enabled=agreed.enabled)
-    return _Target(name, one, news, agreed, before, _withheld(one, agreed))
+    return _LoadPlan(name, one, news, agreed, before, _why_withheld(one, agreed))
 
 
-def _withheld(
+def _why_withheld(
     one: InstalledDistribution | None, agreed: PluginAct
 ) -> tuple[ProblemCode, str] | None:
     name = agreed.distribution
     if agreed.digest is None:
-        return ProblemCode.DISABLED, f"it was removed elsewhere; solward plugins remove {name} here"
+        detail = f"another process removed it; run solward plugins remove {name} here"
+        return ProblemCode.DISABLED, detail
     if not agreed.enabled:
         return disabled(name)
     if one is not None and one.digest == agreed.digest:
         return None
     has = "none of it" if one is None else f"{one.version} ({one.digest[:12]})"
     return ProblemCode.VERSION_MISMATCH, (
-        f"this service has agreed on {agreed.version} ({agreed.digest[:12]}), and this process has"
-        f" {has}: install the same here, or solward plugins remove --lost {name}"
+        f"this service has agreed on {agreed.version} ({agreed.digest[:12]}), but this process has"
+        f" {has}: install that version here, or run solward plugins remove --lost {name}"
     )
 
 
-def _stored(target: _Target, running: Mapping[str, _RunningPlugins]) -> PluginAct | None:
+def _new_act(target: _LoadPlan, running: Mapping[str, _RunningPlugins]) -> PluginAct | None:
     """Return the command to store; None if its version could not be loaded."""
     here = running.get(target.name)
-    is_loaded = here is None or (here.is_whole and here.one.digest == _digest(target))
+    is_loaded = here is None or (here.is_whole and here.one.digest == _plan_digest(target))
     return target.news if target.withheld is not None or is_loaded else None
 
 
-def _digest(target: _Target) -> str | None:
+def _plan_digest(target: _LoadPlan) -> str | None:
     return None if target.one is None else target.one.digest
 
 
-def _why_ended(target: _Target | None) -> str:
+def _why_ended(target: _LoadPlan | None) -> str:
     if target is None or target.agreed.digest is None:
         return "it was removed"
-    return "another version was agreed on" if target.is_mismatch else "it was disabled"
+    return "the processes agreed on another version" if target.is_mismatch else "it was disabled"
 
 
 def _upgrade_problems(failed: _RunningPlugins) -> list[Problem]:
     return [
         candidate.problem(
             ProblemCode.UPGRADE_FAILED,
-            f"{failed.one.version} cannot be loaded, and the version before it goes on:"
+            f"{failed.one.version} cannot be loaded, so the previous version stays in use:"
             f" {plugin.code}: {plugin.detail}",
         )
         for candidate, plugin in failed.plugins
@@ -501,12 +502,12 @@ def _upgrade_problems(failed: _RunningPlugins) -> list[Problem]:
     ]
 
 
-def _versions(places: Sequence[Place]) -> dict[str, str]:
+def _environment_versions(places: Sequence[Place]) -> dict[str, str]:
     """Return the versions of third parties' distributions in the service's environment."""
     return {canonical(each.distribution): each.version for each in places if not each.installed}
 
 
-def _other_environments(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
+def _environment_problems(mine: Mapping[str, str], published: _OtherVersions) -> list[Problem]:
     """Return a problem for each distribution that differs in another process's environment."""
     found: list[Problem] = []
     for name in sorted({*mine, *(name for _, theirs in published for name in theirs)}):

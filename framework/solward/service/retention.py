@@ -92,7 +92,7 @@ class RetentionResult:
     judged: int = 0
 
 
-async def retain(database: Database, settings: Settings, now_ms: int) -> RetentionResult:
+async def delete_old_rows(database: Database, settings: Settings, now_ms: int) -> RetentionResult:
     """Delete rows that are too old, oldest first, in small transactions.
 
     The audit log is consistent after each of them, and the next run continues an interrupted one.
@@ -136,14 +136,14 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retenti
 
 @asynccontextmanager
 async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
-    """Run `retain` now and every hour, by the windows' time, so no fast clock deletes early."""
+    """Run `delete_old_rows` now and every hour, by ledger time, so no fast clock deletes early."""
 
     async def hourly() -> None:
         while True:
             try:
                 async with database.read() as connection:
                     moment = await database.moment(connection)
-                await retain(database, settings, moment.window_ms)
+                await delete_old_rows(database, settings, moment.window_ms)
             except StoreError as error:
                 _log.warning("retention_failed", error=str(error))
             except Exception:
@@ -157,7 +157,7 @@ async def hourly_retention(database: Database, settings: Settings) -> AsyncItera
 async def _delete_in_batches(
     database: Database, delete: Callable[[AsyncConnection], Awaitable[int]]
 ) -> int:
-    """Delete in batches, a transaction each, until one is not full; return how many rows."""
+    """Delete in batches, one transaction each, and return the number of deleted rows."""
     total, deleted = 0, BATCH
     while deleted == BATCH:
         if total:
@@ -215,14 +215,14 @@ async def _delete_events(database: Database, before_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """The result of a batch: `last_seq` is where the next one continues, None after the last."""
+    """The result of a batch. The next batch starts after `last_seq`; None after the last batch."""
 
     deleted: int
     last_seq: int | None
 
 
 async def cut_decisions(connection: AsyncConnection, before_ms: int, at_most: int) -> int:
-    """Delete up to `at_most` decisions made before a time; returns their number."""
+    """Delete up to `at_most` decisions older than `before_ms`, and return their number."""
     parameters = {"before": before_ms, "at_most": at_most}
     return int((await connection.execute(_CUT_DECISIONS, parameters)).rowcount)
 
@@ -257,7 +257,7 @@ async def cut_events(
             continue
         if key is not None and not head.is_authentic(key, chain):
             _log.warning("retention_skipped", chain=chain, error="its end is not authentic")
-        elif leading := _leading(head, list(entries)):
+        elif leading := _first_entries(head, list(entries)):
             cuts[chain] = leading
     seqs = [row.seq for cut in cuts.values() for row in cut]
     if cuts:
@@ -283,7 +283,7 @@ async def cut_events(
     return CutResult(len(seqs), int(page[-1].seq))
 
 
-def _leading(head: Head, entries: list[Any]) -> list[Any]:
+def _first_entries(head: Head, entries: list[Any]) -> list[Any]:
     """Return a chain's first entries without a gap, never including its last entry."""
     numbered = enumerate(entries, head.pruned_number + 1)
     return [

@@ -175,7 +175,7 @@ class Solward:
             stack.callback(events.close)
             database.on_committed = events.publish_stored
             if database.shared:
-                work = _told_by_others(events)
+                work = _poll_event_log(events)
                 await stack.enter_async_context(in_background(work, "solward-events"))
             wallets = await Wallets.open(database, settings, home.path)
             process = Process.new(kind)
@@ -199,7 +199,7 @@ class Solward:
                 with contextlib.suppress(LedgerUnavailable):
                     await verify_network()
             await stack.enter_async_context(
-                in_background(_read_time(ledger, database), "solward-ledger-time")
+                in_background(_read_ledger_time(ledger, database), "solward-ledger-time")
             )
             tokens = await listed_tokens(database, network)
             prices = Prices(
@@ -376,14 +376,14 @@ class Solward:
             )
 
 
-async def _told_by_others(events: EventBus) -> None:
-    """Wake event streams regularly to read the log, because other processes write it too."""
+async def _poll_event_log(events: EventBus) -> None:
+    """Wake event streams regularly, because other processes write events to the log too."""
     while True:
         await asyncio.sleep(EVENTS_POLL_S)
         events.wake()
 
 
-async def _read_time(ledger: Ledger, database: Database) -> None:
+async def _read_ledger_time(ledger: Ledger, database: Database) -> None:
     """Read the ledger's time once, as soon as the ledger answers, for the windows of limits.
 
     Later, every judged transaction brings it. Without this read, a service that was stopped for a

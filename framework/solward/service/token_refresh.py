@@ -100,7 +100,7 @@ class CheckedList:
 
 
 def parse_published(data: bytes, network: str) -> tuple[list[OfferedToken], list[str]]:
-    """Return the tokens of a published list, and for each other entry why it cannot be read.
+    """Return the tokens of a published list, and an error text for each unreadable entry.
 
     Third parties wrote the list, so one bad entry does not invalidate the others.
 
@@ -124,7 +124,7 @@ def parse_published(data: bytes, network: str) -> tuple[list[OfferedToken], list
     for number, each in enumerate(tokens):
         if chain is None or not isinstance(each, dict) or each.get("chainId") == chain:
             try:
-                offered.append(_offered(each, number, of_api=of_api))
+                offered.append(_parse_token(each, number, of_api=of_api))
             except InvalidRequest as error:
                 unread.append(str(error))
     if unread and not offered:
@@ -161,13 +161,13 @@ async def check_published(
     known = token_list(network)
     mine = [each for each in verified if known.symbol_of(each.mint) is not None]
     others = list({each.mint: each for each in verified if each not in mine}.values())
-    refused = list(_look_alikes(others, known, stored))
+    refused = list(_refused_symbols(others, known, stored))
     gone = {each.mint for each in refused}
     others = [each for each in others if each.mint not in gone]
     if len(others) > MOST_TOKENS:
         raise InvalidRequest(
-            f"The list has {len(others)} verified tokens and at most {MOST_TOKENS} are kept; name"
-            " those that are meant with --only"
+            f"The list has {len(others)} verified tokens, but at most {MOST_TOKENS} can be stored;"
+            " select symbols with --only"
         )
     addresses = [each.mint for each in others]
     states = await asyncio.gather(*(node.accounts(addresses) for node in nodes))
@@ -175,7 +175,7 @@ async def check_published(
     for each in others:
         mints = [mint_account(each.mint, found[each.mint], strict=True) for found in states]
         mint = mints[0] if mints else None
-        reason = _on_chain(each, mints)
+        reason = _mint_difference(each, mints)
         if reason is not None or mint is None:
             refused.append(RefusedToken(each.symbol, each.mint, reason or "no node was asked"))
         else:
@@ -189,23 +189,23 @@ async def check_published(
     )
 
 
-def _look_alikes(
+def _refused_symbols(
     offered: Sequence[OfferedToken], known: TokenList, stored: Collection[KnownToken]
 ) -> Iterator[RefusedToken]:
-    """Yield tokens whose symbol looks like another mint's, or cannot be a symbol."""
+    """Yield the tokens whose symbol is invalid or looks like another mint's symbol."""
     before = TokenList(stored)
     looks = Counter(skeleton(each.symbol) for each in offered)
     for each in offered:
         reason = None
         built_in, earlier = known.alike(each.symbol), before.alike(each.symbol)
         if built_in is not None:
-            reason = f"looks like {built_in.symbol}, which is the mint {built_in.mint}"
+            reason = f"its symbol looks like {built_in.symbol} of the mint {built_in.mint}"
         elif not _SYMBOL.fullmatch(each.symbol):
             reason = "its symbol is not 1 to 16 ASCII letters and digits"
         elif earlier is not None and earlier.mint != each.mint:
             reason = (
-                f"looks like {earlier.symbol}, which the stored list has as the mint"
-                f" {earlier.mint}; `solward tokens clear` forgets that"
+                f"its symbol looks like {earlier.symbol} of the mint {earlier.mint} in the stored"
+                " list; `solward tokens clear` deletes that list"
             )
         elif looks[skeleton(each.symbol)] > 1:
             reason = "another verified token of the list has a symbol that looks the same"
@@ -213,18 +213,18 @@ def _look_alikes(
             yield RefusedToken(each.symbol, each.mint, reason)
 
 
-def _on_chain(offered: OfferedToken, mints: Sequence[Mint | None]) -> str | None:
-    """Return how the token on the chain differs from the list's, None if it does not."""
+def _mint_difference(offered: OfferedToken, mints: Sequence[Mint | None]) -> str | None:
+    """Return how a listed token differs from its mint on the chain; None if it does not."""
     mint = mints[0] if mints else None
     if mint is None or None in mints:
-        return "is no token's mint on this network"
+        return "its address is not a mint on this network"
     facts = {(each.decimals, each.program, each.extensions) for each in mints if each is not None}
     if len(facts) > 1:
-        return "the nodes do not agree on it"
+        return "the nodes do not agree on its mint"
     if mint.decimals != offered.decimals:
-        return f"the list says {offered.decimals} decimals and the chain {mint.decimals}"
+        return f"it has {offered.decimals} decimals in the list, but {mint.decimals} on the chain"
     if offered.program is not None and offered.program != mint.program:
-        return f"the list says the program {offered.program} and the chain {mint.program}"
+        return f"its program is {offered.program} in the list, but {mint.program} on the chain"
     if NON_TRANSFERABLE in mint.extensions:
         return "its tokens cannot be transferred"
     if mint.runs_hook:
@@ -232,25 +232,25 @@ def _on_chain(offered: OfferedToken, mints: Sequence[Mint | None]) -> str | None
     return None
 
 
-def _offered(found: Any, number: int, *, of_api: bool) -> OfferedToken:
-    tags = _field(found, "tags", number, list, optional=True) or []
+def _parse_token(found: Any, number: int, *, of_api: bool) -> OfferedToken:
+    tags = _read_field(found, "tags", number, list, optional=True) or []
     program = verified = None
     if of_api:
-        program = _field(found, "tokenProgram", number, str, optional=True)
-        verified = _field(found, "isVerified", number, bool, optional=True)
+        program = _read_field(found, "tokenProgram", number, str, optional=True)
+        verified = _read_field(found, "isVerified", number, bool, optional=True)
     if verified is None:
         marks = _API_VERIFIED if of_api else _VERIFIED
         verified = any(isinstance(tag, str) and tag in marks for tag in tags)
     return OfferedToken(
-        _field(found, "symbol", number, str),
-        _mint(_field(found, "id" if of_api else "address", number, str), number),
-        _decimals(found, number),
+        _read_field(found, "symbol", number, str),
+        _parse_mint(_read_field(found, "id" if of_api else "address", number, str), number),
+        _read_decimals(found, number),
         program,
         verified,
     )
 
 
-def _field(found: Any, name: str, number: int, kind: type, *, optional: bool = False) -> Any:
+def _read_field(found: Any, name: str, number: int, kind: type, *, optional: bool = False) -> Any:
     value = found.get(name) if isinstance(found, dict) else None
     if value is None and optional and isinstance(found, dict):
         return None
@@ -259,19 +259,19 @@ def _field(found: Any, name: str, number: int, kind: type, *, optional: bool = F
     return value
 
 
-def _decimals(found: Any, number: int) -> int:
-    decimals = _field(found, "decimals", number, int)
+def _read_decimals(found: Any, number: int) -> int:
+    decimals = _read_field(found, "decimals", number, int)
     if not 0 <= decimals <= _MOST_DECIMALS:
         raise InvalidRequest(f"Entry {number} of the token list: decimals must be 0 to 255")
     return int(decimals)
 
 
-def _mint(text: str, number: int) -> str:
+def _parse_mint(text: str, number: int) -> str:
     try:
         return str(Pubkey.from_string(text))
     except ValueError:
         raise InvalidRequest(
-            f"Entry {number} of the token list: a mint's address is expected"
+            f"Entry {number} of the token list: its mint must be a base58 address"
         ) from None
 
 
@@ -299,12 +299,12 @@ async def read_list(
     row = (await connection.execute(statement)).mappings().first()
     if row is None:
         return None
-    expected = _mac(audit_key, network, row["tokens"], row["stored_ms"])
+    expected = _list_mac(audit_key, network, row["tokens"], row["stored_ms"])
     if not hmac.compare_digest(str(row["mac"]), expected):
         raise StoreError(
-            f"The token list stored for {network} is not the one that was stored with `solward"
-            " tokens refresh`: somebody changed it, so no symbol of it is believed. Find out who"
-            " can write the database, then run `solward tokens clear` and refresh it"
+            f"The token list of {network} was changed after `solward tokens refresh` stored it, so"
+            " its symbols are not used. Find out who can write the database, then run `solward"
+            " tokens clear` and refresh the list"
         )
     tokens = tuple(KnownToken(*fields) for fields in row["tokens"])
     return StoredList(tokens, int(row["stored_ms"]))
@@ -323,17 +323,17 @@ async def write_list(
     await connection.execute(delete(token_lists).where(token_lists.c.network == network))
     fields = [[each.symbol, each.mint, each.decimals] for each in tokens]
     if fields:
-        mac = _mac(audit_key, network, fields, now_ms)
+        mac = _list_mac(audit_key, network, fields, now_ms)
         await connection.execute(
             insert(token_lists).values(network=network, tokens=fields, stored_ms=now_ms, mac=mac)
         )
-    after = _by_symbol(fields)
+    after = _symbol_map(fields)
     record_act(
-        connection, EventKind.TOKENS_CHANGED, {"network": network}, _by_symbol(before or []), after
+        connection, EventKind.TOKENS_CHANGED, {"network": network}, _symbol_map(before or []), after
     )
 
 
-def _by_symbol(stored: Any) -> Mapping[str, Any]:
+def _symbol_map(stored: Any) -> Mapping[str, Any]:
     """Return the tokens by symbol, so that the audit log shows only those that changed."""
     try:
         return {str(symbol): mint for symbol, mint, _ in stored}
@@ -342,7 +342,7 @@ def _by_symbol(stored: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> str:
+def _list_mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> str:
     if audit_key is None:
         raise StoreError("The keystore is not open, so the token list cannot be authenticated")
     fields = jsontext.dumps([_DOMAIN, network, tokens, stored_ms], canonical=True)
@@ -350,8 +350,8 @@ def _mac(audit_key: bytes | None, network: str, tokens: Any, stored_ms: int) -> 
 
 
 async def listed_tokens(database: Database, network: str) -> TokenList:
-    """Return a network's symbols: the built-in ones and the operator's, whose decimals are known
-    from now on. The keystore must be open.
+    """Return a network's built-in and operator's tokens, and register the latter's decimals. The
+    keystore must be open.
 
     Raises:
         StoreError: somebody changed the operator's list.

@@ -65,10 +65,10 @@ class VenueClients:
             address, headers = jupiter_url(self.settings), jupiter_headers(self.settings)
             options = {"JUPITER_API": self.settings.jupiter_api}
             if self._is_localnet and self.settings.jupiter_api_url is None:
-                lacks = f"set {_JUPITER_ADDRESS}; Jupiter's own API knows no localnet"
+                lacks = f"set {_JUPITER_ADDRESS}; Jupiter's public API does not serve a localnet"
         try:
             if not is_jupiter:
-                address = self._address(plugin)
+                address = self._venue_address(plugin)
             pools = self.settings.venue_pools(spec)
             if spec.pools_env is not None and not pools:
                 lacks = f"set {spec.pools_env} to the addresses of its pools"
@@ -84,14 +84,14 @@ class VenueClients:
         context = VenueContext(http, secrets, storage, ledger, pools, options)
         return Venue(plugin, context, lacks)
 
-    def _address(self, plugin: LoadedVenue) -> str | None:
+    def _venue_address(self, plugin: LoadedVenue) -> str | None:
         spec = plugin.spec
         address = self.settings.address_of(spec)
         if address is None:
             return spec.base_url
         if self.settings.mainnet and not is_protected(address):
             raise ConfigError(
-                f"{spec.base_url_env} must be https:// on mainnet, but for a loopback address"
+                f"{spec.base_url_env} must be https:// on mainnet, except for a loopback address"
             )
         return address
 

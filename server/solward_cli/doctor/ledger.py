@@ -22,7 +22,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from solward.operations.payments.pay import answer_wait_s
-from solward.service.cluster import WrongCluster, judge_genesis
+from solward.service.cluster import WrongCluster, check_genesis
 from solward.settings.addresses import is_loopback
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.protocol import BLOCKHASH_BLOCKS, RENT_OVERHEAD_BYTES, UNMEASURED_SLOT_MS
@@ -135,7 +135,7 @@ class _Node:
         try:
             genesis = await self.ledger.genesis_hash()
             took = time.monotonic() - began
-            judge_genesis(genesis, subject.settings.solana_network)
+            check_genesis(genesis, subject.settings.solana_network)
         except LedgerError as error:
             advice = "check the address, its key, and this machine's network"
             if isinstance(error, WrongCluster):

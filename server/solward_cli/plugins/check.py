@@ -61,7 +61,7 @@ def check(
     from solward.settings import Settings
     from solward.telemetry import logs
     from solward.testing.conformance.cases import read_cases
-    from solward.testing.conformance.report import lowest
+    from solward.testing.conformance.report import lowest_grade
     from solward.testing.conformance.runner import check_target
 
     logs.configure("error")
@@ -78,7 +78,7 @@ def check(
     is_good = all(report.ok for report in reports)
     if as_json:
         plugins = list(map(_report_json, reports))
-        told = {"ok": is_good, "tier": _tier_name(lowest(reports)), "plugins": plugins}
+        told = {"ok": is_good, "tier": _tier_name(lowest_grade(reports)), "plugins": plugins}
         click.echo(json.dumps(told, indent=2))
     else:
         _print_reports(reports)
@@ -96,7 +96,7 @@ def _write_result(checked: CheckedTarget, key: CheckKey) -> Path:
     """
     from solward.plugins.check_results import CheckResult, sign_result
     from solward.testing.conformance import Outcome
-    from solward.testing.conformance.report import lowest
+    from solward.testing.conformance.report import lowest_grade
 
     own, reports = checked.own, checked.reports
     if own is None:
@@ -113,7 +113,7 @@ def _write_result(checked: CheckedTarget, key: CheckKey) -> Path:
         wheels=own.wheels,
         solward=__version__,
         date=iso(now_ms()),
-        tier=_tier_name(lowest(reports)),
+        tier=_tier_name(lowest_grade(reports)),
         plugins=tuple(map(_report_json, reports)),
     )
     path = Path(f"{own.name}-{own.version}.check.json")

@@ -78,7 +78,7 @@ async def list_wallet_transactions(context: RouteContext, wallet_id: str) -> Res
 async def export(context: RouteContext) -> Response:
     asked = query_of(calls.TransactionFilter)
     wanted = await _record_filter(context, asked, caller().wallet_id)
-    records = context.service.history.every(wanted)
+    records = context.service.history.pages(wanted)
     # Read before the status is sent, so that an error has its own status.
     first = await anext(records)
     body: AsyncGenerator[bytes, None] | bytes = _csv_pages(

@@ -337,7 +337,7 @@ async def test_closing_tells_those_who_wait(bench: Bench, display: Display) -> N
     caller = asyncio.create_task(display.wallet(bench.wallet.address))
     await gate.reached.wait()
     await display.close()
-    with pytest.raises(LedgerUnavailable, match="stops"):
+    with pytest.raises(LedgerUnavailable, match="is stopping"):
         await caller
 
 

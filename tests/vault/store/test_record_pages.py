@@ -13,7 +13,7 @@ from tests.support.database import WALLET_ROW, query_plans
 from tests.support.engine import Bench
 
 from solward.database.database import Database
-from solward.service.history import History, KeptTexts
+from solward.service.history import History, TextCache
 from solward.support import jsontext
 from solward.types.errors import TransactionError
 from solward.types.record import TransactionRecord, TransactionStatus
@@ -118,9 +118,9 @@ async def test_a_page_that_is_kept_takes_one_statement(database: Database) -> No
 
 
 def test_texts_are_kept_within_their_bytes() -> None:
-    texts = KeptTexts(10_000)
+    texts = TextCache(10_000)
     for number in range(1_000):
-        texts.keep((str(number), False), b"x" * 700)
+        texts.put((str(number), False), b"x" * 700)
         assert texts.bytes <= 10_000
         # Used each time, so never the one that is dropped.
         assert texts.get(("0", False)) is not None
