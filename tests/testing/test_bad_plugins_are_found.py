@@ -100,7 +100,7 @@ async def test_the_good_skill_conforms_and_every_check_was_made(stand: Stand, mo
         "edge_parameters", "effects", "timeout", "concurrency", "outcome", "secrets", "blocking",
         "errors", "money", "manifest", "wheels",
     ]  # fmt: skip
-    said = "conforms" if mode == IN_HOST else "conforms as far as it was checked, but for host"
+    said = "conforms" if mode == IN_HOST else "conforms, except for checks that could not run: host"
     assert str(report).startswith(f"skill skill (unknown unknown) {said}\n  ok       contract:")
 
 
@@ -110,18 +110,18 @@ async def test_the_good_skill_conforms_and_every_check_was_made(stand: Stand, mo
         (bad.OpenSchema, "schema", "additionalProperties: false"),
         (bad.ExampleOfAnother, "contract", "examples[0]: unknown field 'sound'"),
         (bad.FailingExample, "examples", "case 0: SkillError: Say please"),
-        (bad.UnusedParameter, "parameters_used", "never looked at: text"),
-        (bad.UnusedInside, "parameters_used", "never looked at: orders.price"),
-        (bad.SpendingReader, "effects", "declares READ and asks for a transaction"),
-        (bad.BackDoor, "effects", "declares READ and asks for a transaction"),
+        (bad.UnusedParameter, "parameters_used", "never reads: text"),
+        (bad.UnusedInside, "parameters_used", "never reads: orders.price"),
+        (bad.SpendingReader, "effects", "declares READ, but requests a transaction"),
+        (bad.BackDoor, "effects", "declares READ, but requests a transaction"),
         (bad.LeakyOutcome, "secrets", "reveals API_SECRET"),
         (bad.LeakyError, "secrets", "reveals KEYSTORE_PASSPHRASE"),
-        (bad.TellsItsSecret, "secrets", "a secret of its manifest, or what stands for it"),
+        (bad.TellsItsSecret, "secrets", "a secret of its manifest, or the secret's placeholder"),
         (bad.EmptyOutcome, "outcome", "the outcome is empty"),
         (bad.EndlessOutcome, "outcome", "has 50000 characters; at most 8000"),
         (bad.SharedState, "concurrency", "state is shared"),
-        (bad.SharedContext, "concurrency", "transactions on a wallet, alone 1"),
-        (bad.GoesOn, "timeout", "goes on after it is cancelled"),
+        (bad.SharedContext, "concurrency", "transactions: 1 when run alone"),
+        (bad.GoesOn, "timeout", "continues after its cancellation"),
         (bad.TurnsItIntoAnError, "timeout", "turns its cancellation into SkillError"),
         pytest.param(
             bad.NeverEnds,
@@ -163,9 +163,9 @@ async def test_a_schema_that_is_not_enforced_is_found(stand: Stand) -> None:
 @pytest.mark.parametrize(
     ("mode", "plugin", "check", "outcome", "said"),
     both(
-        (bad.NeverSpends, "effects", Outcome.WARNING, "never asks for a transaction"),
+        (bad.NeverSpends, "effects", Outcome.WARNING, "never requests a transaction"),
         (bad.Undescribed, "schema", Outcome.WARNING, "no description"),
-        (bad.NoExamples, "examples", Outcome.OK, "made up from the schema"),
+        (bad.NoExamples, "examples", Outcome.OK, "generated from the schema"),
         (bad.PickyWithoutExamples, "examples", Outcome.SKIPPED, "That is not the word"),
     ),
 )
@@ -219,12 +219,12 @@ async def test_the_good_provider_conforms(vendor: str, mode: str) -> None:
         (
             bad.LetsErrorsThrough,
             ["refused_connection", "vendor_failures"],
-            "where nobody answers it raises ConnectError, not ProviderError",
+            "raises ConnectError, not ProviderError, if nobody answers",
         ),
         (bad.TellsItsKey, ["secrets"], "reveals its key"),
         (bad.AnswersAText, ["answers", "concurrency"], "answers a str, not a Completion"),
         (bad.SharedRequest, ["concurrency"], "state is shared"),
-        (bad.CarriesOn, ["cancellation"], "turns it into Completion"),
+        (bad.CarriesOn, ["cancellation"], "turns its cancellation into Completion"),
         (bad.StreamsNumbers, ["stream"], "yields a int"),
     ),
 )
@@ -272,7 +272,7 @@ async def test_what_a_guardrail_has_a_person_decide_is_a_case_of_its_own() -> No
         (bad.Moody, "pure", "answers 'refusal 0' and then 'refusal 1' to the same"),
         (bad.Raises, "does_not_raise", "KeyError"),
         (bad.SaysTrue, "answer", "answers False; a refusal is text"),
-        (bad.Scribbles, "pure", "changes what it is given"),
+        (bad.Scribbles, "pure", "changes its arguments"),
         (bad.Silent, "answer", "refuses without a reason"),
     ),
 )

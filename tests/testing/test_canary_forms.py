@@ -33,4 +33,4 @@ def test_a_secret_setting_is_found_and_hidden_in_every_form(text: str) -> None:
     canaries = Canaries()
     canaries.setting("pin", SECRET)
     assert canaries.found_in(text) == ["the secret setting pin"]
-    assert canaries.hidden(text) != text
+    assert canaries.redact(text) != text

@@ -50,8 +50,8 @@ def test_a_protocol_that_reads_another_amount_is_told_both(tmp_path: Path) -> No
     module.write_text(module.read_text().replace("units=read_units", "units=2 * read_units"))
     result = CliRunner().invoke(main, ["plugins", "check", str(project)])
     assert result.exit_code == 1
-    assert "answers[0]: payment_offers was to give 10000 units of 4zMMC" in result.output
-    assert "it gave 20000 units of 4zMMC" in result.output
+    assert "answers[0]: payment_offers must return 10000 units of 4zMMC" in result.output
+    assert "it returned 20000 units of 4zMMC" in result.output
 
 
 @pytest.mark.more
@@ -107,16 +107,16 @@ def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code != 0
-    assert "the cases are of the venue 'toll', which is not checked" in result.output
+    assert "the cases are for the venue 'toll', which is not checked" in result.output
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
         ("rule", {}, "kind must be one of payment, provider, skill, venue; got 'rule'"),
-        ("skill", {"cases": []}, "cases is no field of a skill's cases; settings are"),
+        ("skill", {"cases": []}, "cases is not a field of a skill's cases; use settings"),
         ("skill", {"settings": []}, "settings must be an object"),
-        ("venue", {"answers": []}, "answers is no field of a venue's cases; pools, requests are"),
+        ("venue", {"answers": []}, "is not a field of a venue's cases; use pools, requests"),
         ("venue", {"plugin": 5}, "plugin must be a text"),
         ("venue", {"pools": "a"}, "pools must be a list"),
         ("venue", {"pools": [1]}, "pools[0] must be a text"),
@@ -132,7 +132,7 @@ def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
         ("payment", {"receipts": [{**ANSWER, "status": True}]},
          "receipts[0].status must be a whole number of at least 0"),
         ("provider", {"address": "https://api.example.com"},
-         "address must be of this machine, such as http://127.0.0.1:8080"),
+         "address must be on this machine, such as http://127.0.0.1:8080"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_named(

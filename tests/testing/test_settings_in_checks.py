@@ -53,7 +53,7 @@ async def test_no_call_runs_while_a_required_setting_is_not_set(stand: Stand, mo
     assert (found.outcome, found.detail.partition(";")[0]) == ("skipped", NOT_SET)
     assert "checks/*.json" in found.detail
     assert "bad_parameters" in report.skipped
-    assert report.finding("secrets").detail == "none in the texts of 0 runs"
+    assert report.finding("secrets").detail == "no secret in the texts of 0 runs"
     if mode == IN_HOST:
         assert report.grade is not None
         assert report.grade.tier is not None
@@ -88,7 +88,7 @@ async def test_a_secret_of_another_form_than_is_made_up_has_to_be_given(stand: S
     report = await check_skill(**target, settings={"bank": "b"}, stand=stand)
     found = report.finding("examples")
     assert found.outcome == "skipped"
-    assert found.detail.startswith("with key made up: case 0: SkillError")
+    assert found.detail.startswith("with generated key: case 0: SkillError")
     report = await check_skill(**target, settings={"bank": "b", "key": KEY}, stand=stand)
     assert failed(report) == ""
 

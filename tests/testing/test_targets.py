@@ -157,7 +157,7 @@ def test_one_line_makes_a_test_of_each_kind(capsys: Any) -> None:
     assert "skill wait (solward 0.1.0) conforms" in told
     assert "3 ran" in told
     assert "provider rules (solward 0.1.0) conforms\n" in told
-    but = "conforms as far as it was checked, but for host\n"
+    but = "conforms, except for checks that could not run: host\n"
     assert f"guardrail no_swaps (unknown unknown) {but}" in told
     with pytest.raises(AssertionError, match=r"skill emptyoutcome .* does not conform: outcome"):
         skill_test("tests.testing.bad_plugins:made.EmptyOutcome")()

@@ -23,8 +23,8 @@ from solward.testing.conformance import (
     check_path_or_name,
     check_skill,
 )
-from solward.testing.conformance.report import lowest
-from solward.testing.conformance.runner import check, loaded, open_conformance, run
+from solward.testing.conformance.report import lowest_grade
+from solward.testing.conformance.runner import check, load_plugins, open_conformance, run
 from solward.testing.conformance.skill_runs import Subject, WatchedSkill
 from solward.testing.conformance.skills import check_money
 from solward.testing.targets import entry_point_of
@@ -105,11 +105,11 @@ def test_a_tier_is_what_holds_and_the_next_one_says_what_lacks(
 def test_a_distribution_has_its_lowest_plugins_tier_and_a_built_in_one_has_none() -> None:
     built_in = Report("p", "skill", "solward", "1", (Finding("contract", Outcome.OK),))
     assert built_in.grade is None
-    assert lowest([built_in]) is None
-    silver = lowest([report(), report(errors=WARNS), built_in, report(wheels=SKIPS)])
+    assert lowest_grade([built_in]) is None
+    silver = lowest_grade([report(), report(errors=WARNS), built_in, report(wheels=SKIPS)])
     assert silver is not None
     assert silver.tier is TIERS[1]
-    failed = lowest([report(), report(errors=FAILS)])
+    failed = lowest_grade([report(), report(errors=FAILS)])
     assert failed is not None
     assert failed.tier is None
 
@@ -141,27 +141,27 @@ async def stand() -> AsyncIterator[Stand]:
             [
                 "the secret MINE_SKILL_KEY was not used",
                 f"the site {bad.SITE} was not called",
-                "it kept no file, and names storage_mb",
+                "names storage_mb, but stored no file",
             ],
             marks=pytest.mark.more,
         ),
         pytest.param(
             bad.CallsAnUndeclaredSite,
             "manifest",
-            [f"does not name {bad.SITE}, and it was refused"],
+            [f"does not name {bad.SITE}, so its use was refused"],
             marks=pytest.mark.more,
         ),
         pytest.param(
             bad.PaysWithoutManifest,
             "manifest",
-            ["operations are not named, so it may use any", "assets are not named"],
+            ["does not name operations, so it may use any", "does not name assets"],
             marks=pytest.mark.more,
         ),
         pytest.param(
             bad.Mutters,
             "errors",
             [
-                "an error shows the program's inside: '<object object at 0x",
+                "an error reveals a stack trace or an object: '<object object at 0x",
                 "an error's code is 'Not OK'; write it like not_enough",
             ],
             marks=pytest.mark.more,
@@ -200,7 +200,7 @@ async def test_money_that_no_record_accounts_for_or_that_leaves_a_frozen_wallet_
             return await super().run(params, context)
 
     for plugin, said in ((Gains(), "case 0: its records do not"), (Thaws(), "case 0, frozen: 100")):
-        async with loaded([entry_point_of(plugin)], in_process=True) as [subject]:
+        async with load_plugins([entry_point_of(plugin)], in_process=True) as [subject]:
             skill = WatchedSkill(subject.target.loaded, subject.watch)
             found = await check_money(Subject(skill, stand, ()), [{"text": "hello"}])
         assert found.outcome is Outcome.FAILED
@@ -259,10 +259,10 @@ def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
     assert made.ok
     assert made.finding("host").outcome is SKIPS
     assert (
-        "in this process, as no plugin host starts here (plugin hosts need Linux"
+        "in this process, because no plugin host starts (plugin hosts need Linux"
         in made.finding("host").detail
     )
     assert made.grade is not None
     assert made.grade.tier is TIERS[0]
-    with pytest.raises(InvalidRequest, match="nothing else imports a wheel"):
+    with pytest.raises(InvalidRequest, match="only a host imports a wheel"):
         check_path_or_name(str(wheel(tmp_path, source=GUARD, group="solward.guardrails")))

@@ -124,9 +124,9 @@ def readonly(accounts: list[AccountMeta]) -> list[AccountMeta]:
             "quotes",
             "the minimum is less than the slippage allows",
         ),
-        (Broken(made=lambda _made: None), "swaps", "answers no SwapInstructions"),
-        (Broken(made=swapping(unsigned)), "swaps", "the only one is the taker"),
-        (Broken(made=swapping(signed_by_another)), "swaps", "the only one is the taker"),
+        (Broken(made=lambda _made: None), "swaps", "must return SwapInstructions"),
+        (Broken(made=swapping(unsigned)), "swaps", "only the taker may sign"),
+        (Broken(made=swapping(signed_by_another)), "swaps", "only the taker may sign"),
         (Broken(made=swapping(readonly)), "swaps", "the destination is not written"),
         (
             Broken(made=lambda made: replace(made, accounts=("USDC",))),

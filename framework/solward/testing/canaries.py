@@ -37,8 +37,7 @@ _SETTING_LENGTH = 32
 
 
 def plugin_secret(env: str) -> str:
-    """Return a value for a secret that a manifest names: the author's own if it is set, so that
-    examples can run; otherwise a new canary."""
+    """Return a manifest secret's value: the author's, so that examples can run, or a canary."""
     return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
 
 
@@ -48,8 +47,8 @@ def setting_secret(least: int, most: int) -> str:
     return secrets.token_hex(length)[:length]
 
 
-def _within_base64(secret: bytes) -> Iterator[str]:
-    """Yield the base64 letters that depend only on a secret, for each of three offsets."""
+def _base64_fragments(secret: bytes) -> Iterator[str]:
+    """Yield the part of a longer text's base64 that a secret alone determines, per offset."""
     for before, first in ((0, 0), (1, 2), (2, 3)):
         text = base64.b64encode(b"\0" * before + secret).decode()
         yield text[first : (before + len(secret)) // 3 * 4]
@@ -57,7 +56,7 @@ def _within_base64(secret: bytes) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Canaries:
-    """The canaries of one stand: variables, private keys of its wallets, and secret settings."""
+    """The canaries of one stand: environment variables, wallets' private keys, secret settings."""
 
     variables: Mapping[str, str] = field(
         default_factory=lambda: {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES},
@@ -67,7 +66,7 @@ class Canaries:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The variables as keyword arguments of `Settings`."""
+        """The environment variables as keyword arguments of `Settings`."""
         return {name.lower(): value for name, value in self.variables.items()}
 
     def keypair(self) -> Keypair:
@@ -76,7 +75,7 @@ class Canaries:
         whole = bytes(keypair)
         name = f"the private key of wallet {keypair.pubkey()}"
         for secret in (whole, whole[:32]):
-            self._keep(name, secret)
+            self._add_encodings(name, secret)
             self._forms[",".join(map(str, secret))] = name
         self._forms[str(keypair)] = name
         self._forms[b58encode(whole[:32])] = name
@@ -85,19 +84,19 @@ class Canaries:
     def setting(self, name: str, value: str) -> None:
         """Add the value of a secret setting to the secrets that `found_in` finds."""
         name = f"the secret setting {name}"
-        self._keep(name, value.encode())
+        self._add_encodings(name, value.encode())
         # Its forms in JSON, in a repr, in a URL, and within base64 (HTTP's basic authentication).
         quoted = json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote(value, safe="")
-        for form in (value, *quoted, *_within_base64(value.encode())):
+        for form in (value, *quoted, *_base64_fragments(value.encode())):
             self._forms[form] = name
 
-    def _keep(self, name: str, secret: bytes) -> None:
+    def _add_encodings(self, name: str, secret: bytes) -> None:
         self._forms[secret.hex()] = name
         self._forms[base64.b64encode(secret).decode().rstrip("=")] = name
         self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
 
-    def hidden(self, text: str) -> str:
-        """Return a text without private keys and secret settings, which may be the author's."""
+    def redact(self, text: str) -> str:
+        """Replace private keys and secret settings in a text, because they may be the author's."""
         for form in sorted(self._forms, key=len, reverse=True):
             text = text.replace(form, REDACTED)
         return text
@@ -107,13 +106,13 @@ class Canaries:
         dense = re.sub(r"\s+", "", text)
         found = [name for name, value in self.variables.items() if value in text]
         if STAND_IN in text or _OF_A_PLUGIN in text:
-            found.append("a secret of its manifest, or what stands for it")
+            found.append("a secret of its manifest, or the secret's placeholder")
         found += [name for form, name in self._forms.items() if form in dense or form in text]
         return list(dict.fromkeys(found))
 
     @contextlib.contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Set the variables inside the block."""
+        """Set the canaries' environment variables inside the block."""
         before = {name: os.environ.get(name) for name in self.variables}
         os.environ.update(self.variables)
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def async_fixture(function: Callable[..., Any]) -> Any:
-    """Return a pytest-asyncio fixture. Without pytest-asyncio, only tests that request it fail."""
+    """Make a pytest-asyncio fixture. Without pytest-asyncio, only tests with the fixture fail."""
     try:
         from pytest_asyncio import fixture
     except ImportError:

@@ -48,12 +48,12 @@ TRANSFER = ToolDefinition(
 )
 
 
-def waiting(request: CompletionRequest) -> Completion:
-    """Return the default answer."""
+def default_answer(request: CompletionRequest) -> Completion:
+    """Return `Waiting.` without tool calls: the default answer."""
     return Completion("Waiting.")
 
 
-async def silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
+async def empty_stream(request: CompletionRequest) -> AsyncIterator[str | Usage]:
     """Yield nothing: the default stream."""
     return
     yield
@@ -61,7 +61,7 @@ async def silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
 
 @dataclass(eq=False)
 class ScriptedProvider:
-    """A provider plugin that answers from its script, then with the result of `answer`.
+    """A provider plugin that returns its scripted answers, and then the results of `answer`.
 
     Attributes:
         answer: function, maybe async, for a `Completion` or an error to raise, after the script.
@@ -72,8 +72,8 @@ class ScriptedProvider:
         name: the provider's name, an agent's `llmProvider`.
     """
 
-    answer: Callable[[CompletionRequest], Any] = waiting
-    pieces: Callable[[CompletionRequest], AsyncIterator[str | Usage]] = silence
+    answer: Callable[[CompletionRequest], Any] = default_answer
+    pieces: Callable[[CompletionRequest], AsyncIterator[str | Usage]] = empty_stream
     requests: list[CompletionRequest] = field(default_factory=list)
     lent: list[ProviderContext] = field(default_factory=list)
     script: deque[Answer] = field(default_factory=deque)
@@ -84,7 +84,7 @@ class ScriptedProvider:
         self.script.extend(answers)
 
     async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
-        """Return the next answer."""
+        """Return the next scripted answer, or the result of `answer` if none is left."""
         self.requests.append(request)
         self.lent.append(context)
         answer = self.script.popleft() if self.script else self.answer(request)

@@ -213,7 +213,7 @@ async def open_stand(
         genesis: accounts of its ledger in addition to the demo market's, programs among them.
         settings: fields of `Settings`; all but the rate of transactions have the default limits.
     """
-    chosen = Settings(_env_file=None, **{**_defaults(), **settings, "solward_home": home})
+    chosen = Settings(_env_file=None, **{**_default_settings(), **settings, "solward_home": home})
     async with Solward.open(chosen, demo=True, genesis=genesis) as service:
         stand = Stand(service, canaries or Canaries())
         stand.install(*plugins)
@@ -236,7 +236,7 @@ def checked_settings(skill: LoadedSkill, settings: Mapping[str, Any]) -> dict[st
         raise InvalidRequest(f"settings: {error}") from None
 
 
-def _defaults() -> dict[str, Any]:
+def _default_settings() -> dict[str, Any]:
     """Return the default of every setting, so that a test never uses the database, the ledger or
     the keys in an operator's environment."""
     defaults: dict[str, Any] = {}

@@ -45,7 +45,7 @@ class UninstalledEntryPoint(EntryPoint):
 
 
 class FolderDistribution(Distribution):
-    """The distribution of a project's folder, as if it were installed."""
+    """A distribution for a project's folder that is not installed."""
 
     def __init__(self, name: str, version: str) -> None:
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -61,7 +61,7 @@ class FolderDistribution(Distribution):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One plugin to check, loaded or left out.
+    """One plugin to check, loaded or with the problem that prevented it.
 
     Attributes:
         kind: `skill`, `provider`, `venue`, `payment` or `guardrail`.
@@ -113,7 +113,7 @@ def entry_point_of(plugin: object) -> EntryPoint:
 def installed_entry_points(name: str) -> list[EntryPoint]:
     """Return the installed entry points with a name, `GROUP:NAME`, or a distribution's name."""
     group, _, plain = name.rpartition(":")
-    every = _installed()
+    every = _installed_entry_points()
     found = [each for each in every if each.name == plain and group in ("", each.group)]
     if not found:
         found = [
@@ -131,13 +131,13 @@ def load_target(entry_point: EntryPoint) -> Target:
     name, distribution = entry_point.name, entry_point.dist
     title = distribution.metadata["Name"] if distribution else "unknown"
     version = distribution.metadata["Version"] if distribution else "unknown"
-    problem, registry = _load(entry_point)
+    problem, registry = _load_registry(entry_point)
     loaded = None if registry is None else loaded_of(registry, kind, name)
     return Target(name, kind, title, version, loaded, problem)
 
 
 @contextlib.contextmanager
-def folder(path: Path) -> Iterator[list[EntryPoint]]:
+def project_entry_points(path: Path) -> Iterator[list[EntryPoint]]:
     """Yield the entry points of a project folder, importable inside the block.
 
     Raises:
@@ -179,7 +179,7 @@ def conflict(entry_point: EntryPoint) -> Problem | None:
         own = [
             each
             for dist in distributions(name=BUILT_IN)
-            for each in _plugins_of(dist)
+            for each in _entry_points_of(dist)
             if (each.group, each.name) == (entry_point.group, entry_point.name)
         ]
         for problem in discover(("*",), [*own, entry_point])[1]:
@@ -188,7 +188,7 @@ def conflict(entry_point: EntryPoint) -> Problem | None:
     return None
 
 
-def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
+def _load_registry(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
     problem = conflict(entry_point)
     if problem is not None:
         return problem, None
@@ -217,18 +217,18 @@ def _entry_point_of_object(plugin: object, value: str = "") -> EntryPoint:
                     name = str(declare().name)
             if not value and isinstance(plugin, ModuleType):
                 value = plugin.__name__
-            for each in _installed():
+            for each in _installed_entry_points():
                 if (each.group, each.value, each.name) == (group, value, name):
                     return each
             return UninstalledEntryPoint(name, value, group, plugin=plugin)
     raise InvalidRequest(f"target: {plugin!r} implements no hook of Solward")
 
 
-def _installed() -> list[EntryPoint]:
-    return [each for dist in distributions() for each in _plugins_of(dist)]
+def _installed_entry_points() -> list[EntryPoint]:
+    return [each for dist in distributions() for each in _entry_points_of(dist)]
 
 
-def _plugins_of(distribution: Distribution) -> Iterable[EntryPoint]:
+def _entry_points_of(distribution: Distribution) -> Iterable[EntryPoint]:
     with contextlib.suppress(Exception):
         return [each for each in distribution.entry_points if each.group in GROUPS]
     return []

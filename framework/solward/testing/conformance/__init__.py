@@ -125,7 +125,7 @@ async def check_guardrail(
     held: Sequence[Pair] = (),
     in_process: bool = False,
 ) -> Report:
-    """Check one guardrail on the kit's transactions and these, and return the report.
+    """Check one guardrail with the kit's and the given transactions, and return the report.
 
     Args:
         refused: `(intent, effects)` that it must refuse.
@@ -200,7 +200,7 @@ async def _checked(
 
 
 def _tested(check: Callable[P, Coroutine[Any, Any, Report]]) -> Callable[P, Callable[[], None]]:
-    """Return the `*_test` function of a check: its tests fail with the check's report."""
+    """Return a check's `*_test` function, which makes tests that fail with the check's report."""
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
         def test_conformance() -> None:

@@ -71,9 +71,9 @@ async def guardrail_findings(
             continue
         slow = max(slow, seen[0].seconds)
         if asked[0] != asked[1]:
-            impure.append(f"answers {asked[0]!r:.80} and then {asked[1]!r:.80} to the same")
+            impure.append(f"answers {asked[0]!r:.80} and then {asked[1]!r:.80} for one transaction")
         if any(each.changed for each in seen):
-            impure.append("changes what it is given")
+            impure.append("changes its arguments")
         odd += [each.odd for each in seen if each.odd]
     reasons = [
         each.reason if isinstance(each, Hold) else each for each in answers if each is not None
@@ -81,8 +81,8 @@ async def guardrail_findings(
     return [
         finding("does_not_raise", raised, f"{len(pairs)} transactions"),
         finding("pure", impure),
-        finding("answer", [*map(_odd, odd), *_malformed(answers)]),
-        _cases(answers, refused, allowed, held),
+        finding("answer", [*map(_odd_answer_text, odd), *_reason_faults(answers)]),
+        _cases_finding(answers, refused, allowed, held),
         finding(
             "quick",
             [f"took {slow * 1000:.0f} ms; every transaction waits for it"] if slow > SLOW_S else (),
@@ -146,14 +146,13 @@ def transactions() -> Iterator[Pair]:
     )  # fmt: skip
 
 
-def _odd(answer: str) -> str:
+def _odd_answer_text(answer: str) -> str:
     return (
-        f"answers {answer}; a refusal is text, a question to a person Hold with text,"
-        " anything else is None"
+        f"answers {answer}; return text to refuse, Hold with text to ask a person, or None to allow"
     )
 
 
-def _malformed(answers: Sequence[str | Hold | None]) -> list[str]:
+def _reason_faults(answers: Sequence[str | Hold | None]) -> list[str]:
     trouble = []
     for answer in answers:
         if answer is None:
@@ -167,7 +166,7 @@ def _malformed(answers: Sequence[str | Hold | None]) -> list[str]:
     return trouble
 
 
-def _cases(
+def _cases_finding(
     answers: Sequence[str | Hold | None],
     refused: Sequence[Pair],
     allowed: Sequence[Pair],
@@ -188,7 +187,7 @@ def _cases(
         if not isinstance(answer, Hold):
             trouble.append(f"held[{at}] is {'refused' if answer else 'let through'}")
     if not trouble and not any(answers):
-        return Finding("cases", Outcome.WARNING, "it refused nothing; give `refused`")
+        return Finding("cases", Outcome.WARNING, "it refused no transaction; give `refused`")
     if not trouble and all(answers):
-        return Finding("cases", Outcome.WARNING, "it refused everything; give `allowed`")
+        return Finding("cases", Outcome.WARNING, "it refused every transaction; give `allowed`")
     return finding("cases", trouble, f"{sum(map(bool, answers))} of {len(answers)} refused")

@@ -1,8 +1,8 @@
 """Observation of a plugin's own code in the process that runs it, a plugin host or this one: its
 calls, and whether it blocks the event loop, which all agents and requests share.
 
-The kit's plugin hosts run `observed`, the service's own tenant with observation added. It records
-the paths, in the schema, of the parameters that were read.
+The kit's plugin hosts run `observed_handlers`, the service's own tenant with observation added. It
+records the paths, in the schema, of the parameters that were read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", 
 
 
 # The attributes of a call that are reported unchanged.
-_TOLD = ("ended", "cancelled", "returned", "answer", "odd", "changed", "seconds")
+_REPORTED = ("ended", "cancelled", "returned", "answer", "odd", "changed", "seconds")
 # Functions that return the key of a call from its context, by hook.
 _KEYS: Mapping[str, Callable[[Any], str]] = {
     "skill_execute": lambda context: str(context.wallet.id),
@@ -79,13 +79,13 @@ _KEYS: Mapping[str, Callable[[Any], str]] = {
 
 
 class Observer:
-    """The observed calls of hooks, by a skill's wallet id or a provider's context address."""
+    """Records calls of hooks, by a skill's wallet id or a provider's address."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
 
     def observed(self, key: str, number: int) -> ObservedCall:
-        """Return the present state of a call; it is empty for a call that never ran."""
+        """Return the current state of a call, an empty one for a call that never ran."""
         calls = self._calls[key]
         if number >= len(calls):
             return ObservedCall()
@@ -93,29 +93,29 @@ class Observer:
         running = [repr(task)[:_MOST] for task in call.tasks if not task.done()]
         return ObservedCall(
             executed=True,
-            **{name: getattr(call, name) for name in _TOLD},
-            raised=None if call.raised is None else _raised(call.raised),
+            **{name: getattr(call, name) for name in _REPORTED},
+            raised=None if call.raised is None else _error_report(call.raised),
             read=tuple(sorted(path[:_MOST] for path in call.read)),
             tasks=tuple(running),
         )
 
-    def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a bound hook that records its calls, if a check uses the records."""
+    def observe_hook(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the hook, wrapped to record its calls if a check uses the records."""
         if hook == "guardrail_check":
-            return self._guardrail(bound)
-        return self._awaited(bound, _KEYS[hook]) if hook in _KEYS else bound
+            return self._observe_guardrail(bound)
+        return self._observe_async(bound, _KEYS[hook]) if hook in _KEYS else bound
 
-    def _begun(self, key: str) -> _Call:
+    def _begin_call(self, key: str) -> _Call:
         call = _Call()
         self._calls[key].append(call)
         return call
 
-    def _awaited(
+    def _observe_async(
         self, bound: Callable[..., Any], key_of: Callable[[Any], str]
     ) -> Callable[..., Any]:
         async def watched_call(context: Any, **given: Any) -> Any:
-            call = self._begun(key_of(context))
-            with _seen(call):
+            call = self._begin_call(key_of(context))
+            with _recording(call):
                 if "params" in given:
                     given["params"] = RecordedParams(given["params"], call.read)
                 answer = await bound(context=context, **given)
@@ -124,11 +124,11 @@ class Observer:
 
         return watched_call
 
-    def _guardrail(self, bound: Callable[..., Any]) -> Callable[..., Any]:
+    def _observe_guardrail(self, bound: Callable[..., Any]) -> Callable[..., Any]:
         def watched_call(intent: Any, effects: Any) -> Any:
-            call = self._begun("")
+            call = self._begin_call("")
             before = copy.deepcopy((intent, effects))
-            with _seen(call):
+            with _recording(call):
                 answer = bound(intent=intent, effects=effects)
                 call.returned, call.answer = True, type(answer).__name__
                 reason = answer.reason if isinstance(answer, Hold) else answer
@@ -141,12 +141,12 @@ class Observer:
 
 
 def calls_plugin(code: CodeType) -> bool:
-    """Return whether this code belongs to the frame in which an observer calls a plugin."""
+    """Return whether this code is that of an observer's wrapper around a hook."""
     return code.co_name == "watched_call" and code.co_filename == __file__
 
 
 @contextmanager
-def _seen(call: _Call) -> Iterator[None]:
+def _recording(call: _Call) -> Iterator[None]:
     token = _current.set(call)
     try:
         yield
@@ -159,7 +159,7 @@ def _seen(call: _Call) -> Iterator[None]:
 
 
 @contextmanager
-def tasks_seen() -> Iterator[None]:
+def recording_tasks() -> Iterator[None]:
     """Record the tasks that observed calls make inside the block."""
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
@@ -167,7 +167,7 @@ def tasks_seen() -> Iterator[None]:
     def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
         call = _current.get()
-        if call is not None and len(call.tasks) < _MOST_TASKS and not _made_by_solward():
+        if call is not None and len(call.tasks) < _MOST_TASKS and not _is_solward_task():
             call.tasks.append(task)
         return task
 
@@ -183,7 +183,7 @@ def tasks_seen() -> Iterator[None]:
         loop.set_task_factory(before)
 
 
-def _made_by_solward() -> bool:
+def _is_solward_task() -> bool:
     frame: Any = sys._getframe(2)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -193,7 +193,7 @@ def _made_by_solward() -> bool:
     return False
 
 
-def _raised(error: BaseException) -> RaisedError:
+def _error_report(error: BaseException) -> RaisedError:
     cancelled = isinstance(error, asyncio.CancelledError)
     deliberate = isinstance(error, SolwardError)
     try:
@@ -203,15 +203,15 @@ def _raised(error: BaseException) -> RaisedError:
         text = shown = ""
     return RaisedError(
         type(error).__name__[:_MOST],
-        _exact(text)[:_MOST_TEXT],
-        "" if deliberate or cancelled else _place(error)[:_MOST],
+        _valid_text(text)[:_MOST_TEXT],
+        "" if deliberate or cancelled else _code_place(error)[:_MOST],
         deliberate,
         cancelled,
-        _exact(shown)[:_MOST_TEXT],
+        _valid_text(shown)[:_MOST_TEXT],
     )
 
 
-def _exact(text: str) -> str:
+def _valid_text(text: str) -> str:
     return str.__str__(text).encode("utf-8", "replace").decode()
 
 
@@ -219,7 +219,7 @@ def _exact(text: str) -> str:
 _FRAMEWORK = f"{__file__.rpartition('/testing/')[0]}/"
 
 
-def _place(error: BaseException) -> str:
+def _code_place(error: BaseException) -> str:
     trace = error.__traceback__
     place = ""
     while trace is not None:
@@ -231,8 +231,8 @@ def _place(error: BaseException) -> str:
 
 
 class Watchdog:
-    """A thread that samples the stack of the loop's thread while a block keeps the loop from
-    running.
+    """A thread that measures how long a plugin blocks the event loop, by sampling the stack of the
+    loop's thread.
 
     Attributes:
         blocked_s: longest time without the loop in which every sample found the plugin's own code.
@@ -250,11 +250,11 @@ class Watchdog:
         self._beat = time.monotonic()
         self._ends = threading.Event()
         self._thread_id = threading.get_ident()
-        self._thread = threading.Thread(target=self._sample, name="watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._sample_stack, name="watchdog", daemon=True)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Watchdog:
-        self._tick()
+        self._restart_timer()
         self._thread.start()
         return self
 
@@ -264,20 +264,20 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def take(self) -> tuple[float, str]:
-        """Return the longest blocked time and its place, and reset both."""
+    def take_longest(self) -> tuple[float, str]:
+        """Return the longest blocked time and its place in the code, and reset both."""
         seen = self.blocked_s, self.where
         self.blocked_s, self.where = 0.0, ""
         return seen
 
-    def _tick(self) -> None:
+    def _restart_timer(self) -> None:
         self._beat = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(_BEAT_S, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(_BEAT_S, self._restart_timer)
 
-    def _sample(self) -> None:
+    def _sample_stack(self) -> None:
         beat, since = self._beat, 0.0
         while not self._ends.wait(_SAMPLE_S):
-            now, place = time.monotonic(), self._place()
+            now, place = time.monotonic(), self._code_place()
             if self._beat != beat or not place:
                 # The time counts from the first sample of the plugin's code.
                 beat, since = self._beat, 0.0
@@ -286,8 +286,8 @@ class Watchdog:
                 if now - since > self.blocked_s:
                     self.blocked_s, self.where = now - since, place
 
-    def _place(self) -> str:
-        """Return file and line of the plugin's running code; empty while other code runs."""
+    def _code_place(self) -> str:
+        """Return the file and line at which the plugin's code runs; empty if it does not run."""
         frame = sys._current_frames().get(self._thread_id)
         place = ""
         while frame is not None:
@@ -301,11 +301,11 @@ class Watchdog:
 
 
 class RecordedParams(dict[str, Any]):
-    """Parameters that record which of them are read; nested ones as `outer.inner`."""
+    """Parameters that record the names that are read; a nested name is `outer.inner`."""
 
     def __init__(self, values: Mapping[str, Any], read: set[str], path: str = "") -> None:
         super().__init__(
-            {name: _recorded(value, read, f"{path}{name}") for name, value in values.items()}
+            {name: _record_reads(value, read, f"{path}{name}") for name, value in values.items()}
         )
         self._read = read
         self._path = path
@@ -336,7 +336,7 @@ class RecordedParams(dict[str, Any]):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """See `dict.keys`; it counts as reading all of them."""
+        """See `dict.keys`; the call counts as reading all parameters."""
         self._record(*super().keys())
         return super().keys()
 
@@ -355,16 +355,16 @@ class RecordedParams(dict[str, Any]):
         return RecordedParams(dict(super().items()), self._read, self._path)
 
 
-def _recorded(value: Any, read: set[str], path: str) -> Any:
+def _record_reads(value: Any, read: set[str], path: str) -> Any:
     if isinstance(value, Mapping):
         return RecordedParams(value, read, f"{path}.")
-    return [_recorded(each, read, path) for each in value] if isinstance(value, list) else value
+    return [_record_reads(each, read, path) for each in value] if isinstance(value, list) else value
 
 
 def declared_paths(
     schema: Mapping[str, Any], path: str = ""
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the path and schema of every declared parameter; nested ones as `outer.inner`."""
+    """Return the path and schema of every declared parameter; a nested path is `outer.inner`."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     for name, each in schema.get("properties", {}).items():
         found.append((f"{path}{name}", each))
@@ -383,11 +383,11 @@ def present_paths(value: Any, path: str = "") -> set[str]:
     return set()
 
 
-TENANT: Final = "solward.testing.conformance.observer:observed"
+TENANT: Final = "solward.testing.conformance.observer:observed_handlers"
 
 
-def observed(setup: Setup) -> Mapping[str, Handler]:
-    """Import the plugins, and return their handlers and those that report the observations."""
+def observed_handlers(setup: Setup) -> Mapping[str, Handler]:
+    """Import the plugins, and return their handlers and the handlers for observations."""
     tenant = import_plugins(setup, ObservedPlugins)
     return {
         **handlers(tenant),
@@ -404,16 +404,16 @@ class ObservedPlugins(Plugins):
         self._observer = Observer()
         self._watchdog = Watchdog(calls_plugin)
         self._stack = ExitStack()
-        self._stack.enter_context(tasks_seen())
+        self._stack.enter_context(recording_tasks())
         self._stack.enter_context(self._watchdog)
 
     def _bound_hook(self, group: str, name: str, hook: str) -> Callable[..., Any]:
-        return self._observer.watched(hook, super()._bound_hook(group, name, hook))
+        return self._observer.observe_hook(hook, super()._bound_hook(group, name, hook))
 
     async def observed(self, incoming: IncomingCall) -> methods.ObservedCall:
         """Return the observation of one call."""
         return self._observer.observed(**incoming.request)
 
     async def blocked(self, _incoming: IncomingCall) -> tuple[float, str]:
-        """Return how long the event loop was blocked since this was last called, and where."""
-        return self._watchdog.take()
+        """Return how long the event loop was blocked since the last call, and where."""
+        return self._watchdog.take_longest()

@@ -44,7 +44,7 @@ _VALUES = ("", " ", '"', "\\", "{}", "bnVsbA==", "é", "\x00", "x" * 100_000, "1
 
 
 class ExpectedOffer(NamedTuple):
-    """The payment that an offer asks for: `units` of `asset` in total, to `pay_to`."""
+    """The payment that an offer requires: `units` of `asset` in total, to `pay_to`."""
 
     asset: str
     units: int
@@ -90,55 +90,55 @@ async def payment_findings(
         problems = [str(each) for each in read if isinstance(each, InvalidRequest)]
         bad_offers += [f"answers[{at}]: {each}" for each in problems]
         if not read:
-            bad_offers.append(f"answers[{at}]: it offers nothing of this protocol")
+            bad_offers.append(f"answers[{at}]: it has no offer of this protocol")
         expected = cases.expected[at] if at < len(cases.expected) else None
         seen = [ExpectedOffer(each.asset, each.units, each.pay_to) for each in found]
         if expected is not None and seen != [*expected]:
             bad_offers.append(
-                f"answers[{at}]: payment_offers was to give {_listed(expected)};"
-                f" it gave {_listed(seen)}"
+                f"answers[{at}]: payment_offers must return {_offers_text(expected)};"
+                f" it returned {_offers_text(seen)}"
             )
         same = [each for each in again if isinstance(each, PaymentOffer)]
         if found != same or len(read) != len(again):
-            impure.append(f"answers[{at}] is read as other offers the second time")
+            impure.append(f"answers[{at}] gives other offers when it is read again")
         offers += found
-    bad_headers = [each async for each in _of_headers(protocol, offers, impure)]
-    bad_receipts = [each async for each in _of_receipts(protocol, offers, cases, impure)]
-    hostile, tried = await _hostile(protocol, offers, cases, errors)
+    bad_headers = [each async for each in _header_faults(protocol, offers, impure)]
+    bad_receipts = [each async for each in _receipt_faults(protocol, offers, cases, impure)]
+    hostile, tried = await _try_hostile_answers(protocol, offers, cases, errors)
     findings = [
-        finding("offers", bad_offers, lacks=_given(cases.answers, "answers")),
-        finding("headers", bad_headers, lacks=_given(offers, "answers")),
-        finding("receipts", bad_receipts, lacks=_given(cases.receipts and offers, "receipts")),
-        finding("pure", impure, lacks=_given(cases.answers, "answers")),
+        finding("offers", bad_offers, lacks=_skip_text(cases.answers, "answers")),
+        finding("headers", bad_headers, lacks=_skip_text(offers, "answers")),
+        finding("receipts", bad_receipts, lacks=_skip_text(cases.receipts and offers, "receipts")),
+        finding("pure", impure, lacks=_skip_text(cases.answers, "answers")),
         finding("hostile_answers", hostile, f"{tried} answers"),
     ]
     return [*findings, errors_finding(errors)] if tiered else findings
 
 
-def _listed(offers: Sequence[ExpectedOffer]) -> str:
+def _offers_text(offers: Sequence[ExpectedOffer]) -> str:
     return " and ".join(map(str, offers)) or "nothing"
 
 
-async def _of_headers(
+async def _header_faults(
     protocol: LoadedPayment, offers: Sequence[PaymentOffer], impure: list[str]
 ) -> AsyncIterator[str]:
     for at, offer in enumerate(offers):
         for mode in offer.modes:
             where = f"offer {at} ({mode.value})"
             try:
-                shown = [await protocol.headers(offer, proof) for proof in _proofs(mode)]
+                shown = [await protocol.headers(offer, proof) for proof in _sample_proofs(mode)]
                 stored = read_offer(jsontext.loads(jsontext.dumps(offer_json(offer))))
-                again = await protocol.headers(stored, next(_proofs(mode)))
+                again = await protocol.headers(stored, next(_sample_proofs(mode)))
             except Exception as error:
                 yield f"{where}: {error_text(error)}"
                 continue
             if again != shown[0]:
-                impure.append(f"{where}: its headers are others after the offer was stored")
+                impure.append(f"{where}: its headers differ after the offer was stored")
             if shown[0] == shown[1]:
-                yield f"{where}: the headers of two payments are the same"
+                yield f"{where}: two payments have the same headers"
 
 
-def _proofs(mode: PaymentMode) -> Iterator[PaymentProof]:
+def _sample_proofs(mode: PaymentMode) -> Iterator[PaymentProof]:
     for wire, signature in zip(_WIRES, _SIGNATURES, strict=True):
         if mode is PaymentMode.PUSH:
             yield PaymentProof(mode, _PAYER, signature=signature)
@@ -146,7 +146,7 @@ def _proofs(mode: PaymentMode) -> Iterator[PaymentProof]:
             yield PaymentProof(mode, _PAYER, wire=wire)
 
 
-async def _of_receipts(
+async def _receipt_faults(
     protocol: LoadedPayment,
     offers: Sequence[PaymentOffer],
     cases: PaymentCases,
@@ -155,24 +155,24 @@ async def _of_receipts(
     for at, answer in enumerate(cases.receipts if offers else ()):
         found = await protocol.receipt(offers[0], answer)
         if found is None:
-            yield f"receipts[{at}]: nothing is said of the payment, or it cannot be read"
+            yield f"receipts[{at}]: payment_receipt finds no receipt in it"
         if found != await protocol.receipt(offers[0], answer):
-            impure.append(f"receipts[{at}] is read otherwise the second time")
+            impure.append(f"receipts[{at}] gives another receipt when it is read again")
 
 
-async def _hostile(
+async def _try_hostile_answers(
     protocol: LoadedPayment,
     offers: Sequence[PaymentOffer],
     cases: PaymentCases,
     errors: list[SolwardError],
 ) -> tuple[list[str], int]:
-    """Return the faults in handling answers that no honest seller sends, and the number tried."""
+    """Return the faults in handling hostile answers, and the number of answers tried."""
     trouble: list[str] = []
     tried = 0
     plain = HttpAnswer("https://seller.invalid/", "GET", HTTPStatus.PAYMENT_REQUIRED)
-    for answer in (each for base in (plain, *cases.answers) for each in _spoiled(base)):
+    for answer in (each for base in (plain, *cases.answers) for each in _corrupted_answers(base)):
         tried += 1
-        await _survives(protocol.offers, answer, trouble, errors)
+        await _try_answer(protocol.offers, answer, trouble, errors)
     if not offers:
         return trouble, tried
 
@@ -181,16 +181,16 @@ async def _hostile(
         found = await protocol.calls["payment_receipt"](offer=offers[0], answer=answer)
         if found is not None and not isinstance(found, PaymentReceipt):
             raise TypeError(
-                f"payment_receipt must answer PaymentReceipt or None, not {found!r:.80}"
+                f"payment_receipt must return PaymentReceipt or None, not {found!r:.80}"
             )
 
-    for answer in (each for base in (plain, *cases.receipts) for each in _spoiled(base)):
+    for answer in (each for base in (plain, *cases.receipts) for each in _corrupted_answers(base)):
         tried += 1
-        await _survives(receipt, answer, trouble, errors)
+        await _try_answer(receipt, answer, trouble, errors)
     return trouble, tried
 
 
-async def _survives(
+async def _try_answer(
     ask: Callable[[HttpAnswer], Awaitable[Any]],
     answer: HttpAnswer,
     trouble: list[str],
@@ -205,8 +205,8 @@ async def _survives(
         trouble.append(f"{error_text(error)} (of {answer.status} {shown} {answer.body[:40]!r})")
 
 
-def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
-    """Yield variants of an answer that no honest seller sends, each spoiled in one place."""
+def _corrupted_answers(answer: HttpAnswer) -> Iterator[HttpAnswer]:
+    """Yield hostile variants of a seller's answer, each corrupted in one place."""
     yield replace(answer, status=200)
     yield replace(answer, headers=())
     yield replace(answer, headers=answer.headers * 2)
@@ -218,11 +218,11 @@ def _spoiled(answer: HttpAnswer) -> Iterator[HttpAnswer]:
             yield replace(answer, headers=headers)
 
 
-def _given(found: Sequence[object], needs: str) -> str:
-    """Return the reason why a check could not run; empty if it could."""
+def _skip_text(found: Sequence[object], needs: str) -> str:
+    """Return why a check cannot run without `needs`; empty if `found` has cases."""
     if found:
         return ""
     return (
-        f"needs `{needs}`, of sellers that offer something of this protocol; a project gives them"
+        f"needs `{needs}` from sellers with offers of this protocol; a project gives them"
         f" in {GIVEN_IN}"
     )

@@ -29,9 +29,9 @@ LOOKS_S = 0.01
 STARTS_WITHIN_S = 60.0
 
 CALLS_NOBODY = "declares neither a key nor an address, so it calls no server"
-NO_ADDRESS = "declares no base_url_env, so it cannot be sent to a server of this machine"
+NO_ADDRESS = "declares no base_url_env, so the kit cannot give it a server on this machine"
 NO_VENDOR = (
-    "needs its vendor; give the address of a server of this machine that speaks its protocol, as"
+    "needs its vendor; give the address of a local server that speaks the vendor's protocol, as"
     f" `address`, or in {GIVEN_IN}"
 )
 
@@ -54,15 +54,15 @@ class Subject:
     errors: list[SolwardError] = field(default_factory=list)
 
     @property
-    def alone(self) -> bool:
+    def calls_no_server(self) -> bool:
         """True if the provider calls no server."""
         spec = self.provider.spec
         return spec.secret_env is None and spec.base_url_env is None
 
     @property
-    def answerable(self) -> bool:
+    def can_answer(self) -> bool:
         """True if the provider can answer in this check."""
-        return self.alone or self.address is not None
+        return self.calls_no_server or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
         """Return a request for the default model; its prompt and strategy contain the marker."""
@@ -72,8 +72,8 @@ class Subject:
         strategy = f"always do wait reason={marker}"
         return replace(request, strategy=strategy, system=f"{request.system} {marker}")
 
-    def lent(self, address: str | None) -> ProviderContext:
-        """Return the provider's context, with a canary as the secret and this address."""
+    def context(self, address: str | None) -> ProviderContext:
+        """Return a context for the provider, with a canary as the secret and this address."""
         spec = self.provider.spec
         return ProviderContext(
             None if spec.secret_env is None else self.secret,
@@ -83,7 +83,7 @@ class Subject:
     async def complete(self, address: str | None, marker: str = "") -> Completion | BaseException:
         """Return one completion, or the exception that the provider raised."""
         try:
-            answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
+            answer = await self.provider.complete(self.request(marker), {}, self.context(address))
         except Exception as error:
             self.texts += [str(error), repr(error)]
             if isinstance(error, SolwardError):
@@ -98,25 +98,25 @@ async def provider_findings(
 ) -> list[Finding]:
     """Return the findings of all checks of a loaded provider, in a fixed order."""
     subject = Subject(provider, watch, address)
-    options = _options(provider)
+    options = _check_options(provider)
     if options.outcome is Outcome.FAILED:
         return [options]
-    answering = [await check(subject) for check in (_answers, _stream, _concurrency)]
+    found = [await check(subject) for check in (_check_answers, _check_stream, _check_concurrency)]
     # Run at the same time, because these checks mostly wait for a failing vendor.
     failing = await asyncio.gather(
-        _refused_connection(subject), _vendor_failures(subject), _cancellation(subject)
+        _check_refusal(subject), _check_failures(subject), _check_cancellation(subject)
     )
     beside = [errors_finding(subject.errors)] if tiered else []
-    return [options, *answering, *failing, _secrets(subject), *beside]
+    return [options, *found, *failing, _check_secrets(subject), *beside]
 
 
-def _options(provider: LoadedProvider) -> Finding:
+def _check_options(provider: LoadedProvider) -> Finding:
     try:
         base = provider.options.validate({})
     except InvalidRequest as error:
         return Finding("options", Outcome.FAILED, f"without any option: {error}")
     accepted = []
-    for what, wrong in samples.bad(provider.spec.options, base):
+    for what, wrong in samples.invalid_params(provider.spec.options, base):
         try:
             provider.options.validate(wrong)
         except InvalidRequest:
@@ -125,53 +125,53 @@ def _options(provider: LoadedProvider) -> Finding:
     return finding("options", accepted, f"defaults: {base}" if base else "")
 
 
-async def _answers(subject: Subject) -> Finding:
-    if not subject.answerable:
+async def _check_answers(subject: Subject) -> Finding:
+    if not subject.can_answer:
         return Finding("answers", Outcome.SKIPPED, NO_VENDOR)
     answer = await subject.complete(subject.address)
-    trouble = _malformed(answer)
+    trouble = _answer_fault(answer)
     if trouble:
         return Finding("answers", Outcome.FAILED, trouble)
     assert isinstance(answer, Completion)
-    odd = list(filter(None, (_odd_call(each, subject.request()) for each in answer.tool_calls)))
+    odd = list(filter(None, (_call_fault(each, subject.request()) for each in answer.tool_calls)))
     text = "text" if answer.text else ""
     calls = ", ".join(call.name for call in answer.tool_calls)
     return finding("answers", odd, " and ".join(filter(None, (text, calls))), warns=True)
 
 
-async def _refused_connection(subject: Subject) -> Finding:
+async def _check_refusal(subject: Subject) -> Finding:
     name = "refused_connection"
-    if subject.alone:
+    if subject.calls_no_server:
         return Finding(name, Outcome.OK, CALLS_NOBODY)
     if subject.provider.spec.base_url_env is None:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
-    answer = await _within(FAILS_WITHIN_S, subject.complete(refusing_address()))
+    answer = await _with_deadline(FAILS_WITHIN_S, subject.complete(refusing_address()))
     if not isinstance(answer, ProviderError):
-        return Finding(name, Outcome.FAILED, _instead_of_provider_error("nobody answers", answer))
+        return Finding(name, Outcome.FAILED, _wrong_error_text("nobody answers", answer))
     if not answer.retryable:
-        detail = f"says it is not worth trying again: {answer}"
+        detail = f"its error says that a retry is useless: {answer}"
         return Finding(name, Outcome.WARNING, detail)
     return Finding(name, Outcome.OK, str(answer))
 
 
-async def _vendor_failures(subject: Subject) -> Finding:
+async def _check_failures(subject: Subject) -> Finding:
     name = "vendor_failures"
-    if subject.alone:
+    if subject.calls_no_server:
         return Finding(name, Outcome.OK, CALLS_NOBODY)
     if subject.provider.spec.base_url_env is None:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
     trouble = []
     for what, response in (("the key is refused", UNAUTHORIZED), ("no JSON comes", GARBAGE)):
         async with FakeVendor(response) as vendor:
-            answer = await _within(FAILS_WITHIN_S, subject.complete(vendor.address))
+            answer = await _with_deadline(FAILS_WITHIN_S, subject.complete(vendor.address))
         if not isinstance(answer, ProviderError):
-            trouble.append(_instead_of_provider_error(what, answer))
-    return finding(name, trouble, "a refused key and a broken answer are ProviderErrors")
+            trouble.append(_wrong_error_text(what, answer))
+    return finding(name, trouble, "a refused key and a broken answer raise ProviderError")
 
 
-async def _cancellation(subject: Subject) -> Finding:
+async def _check_cancellation(subject: Subject) -> Finding:
     name = "cancellation"
-    if subject.provider.spec.base_url_env is None and not subject.alone:
+    if subject.provider.spec.base_url_env is None and not subject.calls_no_server:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
     async with FakeVendor(None) as vendor:
         task = asyncio.ensure_future(subject.complete(vendor.address))
@@ -182,7 +182,7 @@ async def _cancellation(subject: Subject) -> Finding:
         requested.cancel()
         if task.done():
             if isinstance(task.result(), Completion):
-                return Finding(name, Outcome.OK, "ends by itself before it could be cancelled")
+                return Finding(name, Outcome.OK, "ended before it could be cancelled")
             return Finding(name, Outcome.FAILED, f"did not wait for an answer: {task.result()!r}")
         if not vendor.requested.is_set():
             return Finding(name, Outcome.SKIPPED, f"did not call its address: {vendor.address}")
@@ -198,32 +198,32 @@ async def _cancellation(subject: Subject) -> Finding:
             return Finding(name, Outcome.FAILED, detail)
         if seen.cancelled and (seen.raised is None or not seen.raised.cancelled):
             made = seen.answer if seen.raised is None else seen.raised.type
-            return Finding(name, Outcome.FAILED, f"turns it into {made}")
+            return Finding(name, Outcome.FAILED, f"turns its cancellation into {made}")
     return Finding(name, Outcome.OK, "cancelled in the middle, it ended at once")
 
 
-async def _concurrency(subject: Subject) -> Finding:
+async def _check_concurrency(subject: Subject) -> Finding:
     name = "concurrency"
-    if not subject.answerable:
+    if not subject.can_answer:
         return Finding(name, Outcome.SKIPPED, NO_VENDOR)
     markers = [f"marker-{at}-{secrets.token_hex(4)}" for at in range(AT_ONCE)]
     answers = await asyncio.gather(*(subject.complete(subject.address, each) for each in markers))
-    trouble = [trouble for answer in answers if (trouble := _malformed(answer))]
+    trouble = [trouble for answer in answers if (trouble := _answer_fault(answer))]
     for marker, answer in zip(markers, answers, strict=True):
         if any(other in repr(answer) for other in markers if other != marker):
             trouble.append("an answer belongs to another request: state is shared")
     return finding(name, trouble, f"{AT_ONCE} at once")
 
 
-async def _stream(subject: Subject) -> Finding:
+async def _check_stream(subject: Subject) -> Finding:
     if not subject.provider.streams:
-        return Finding("stream", Outcome.OK, "not implemented; a chat comes in one piece")
-    if not subject.answerable:
+        return Finding("stream", Outcome.OK, "not implemented; a chat's answer comes in one piece")
+    if not subject.can_answer:
         return Finding("stream", Outcome.SKIPPED, NO_VENDOR)
     request = replace(subject.request(), tools=())
     pieces: list[Any] = []
     try:
-        async for piece in subject.provider.stream(request, {}, subject.lent(subject.address)):
+        async for piece in subject.provider.stream(request, {}, subject.context(subject.address)):
             pieces.append(piece)
     except Exception as error:
         subject.texts += [str(error), repr(error)]
@@ -237,31 +237,31 @@ async def _stream(subject: Subject) -> Finding:
     return Finding("stream", Outcome.OK, f"{len(pieces)} pieces")
 
 
-def _secrets(subject: Subject) -> Finding:
+def _check_secrets(subject: Subject) -> Finding:
     # In a plugin host it has a placeholder instead of the key.
     if any(secret in text for text in subject.texts for secret in (subject.secret, STAND_IN)):
         return Finding("secrets", Outcome.FAILED, "reveals its key")
-    return Finding("secrets", Outcome.OK, f"none in {len(subject.texts)} texts")
+    return Finding("secrets", Outcome.OK, f"no secret in {len(subject.texts)} texts")
 
 
-def _malformed(answer: object) -> str:
+def _answer_fault(answer: object) -> str:
     if isinstance(answer, BaseException):
         return error_text(answer)
     if not isinstance(answer, Completion):
         return f"answers a {type(answer).__name__}, not a Completion"
     if answer.text is not None and not isinstance(answer.text, str):
-        return "the text is no text"
+        return "the answer's text is not a string"
     calls = answer.tool_calls
     if not isinstance(calls, tuple) or not all(isinstance(each, ToolCall) for each in calls):
         return "tool_calls is no tuple of ToolCall"
     if answer.usage is not None and not isinstance(answer.usage, Usage):
         return "usage is no Usage"
-    return "" if answer.text or calls else "neither text nor a tool call"
+    return "" if answer.text or calls else "the answer has neither text nor a tool call"
 
 
-def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
-    """Return why an agent could not run a tool call; None if it could. A model may make such calls,
-    but a provider should not."""
+def _call_fault(call: ToolCall, request: CompletionRequest) -> str | None:
+    """Return why an agent could not run a tool call; None if it could. Models make such calls, but
+    a provider should not."""
     tools = [each.name for each in request.tools]
     if call.name not in tools:
         return f"calls {call.name!r:.60}; the tools of the request are {', '.join(tools)}"
@@ -277,13 +277,13 @@ def _odd_call(call: ToolCall, request: CompletionRequest) -> str | None:
     return None
 
 
-def _instead_of_provider_error(what: str, answer: object) -> str:
+def _wrong_error_text(what: str, answer: object) -> str:
     if isinstance(answer, BaseException):
-        return f"where {what} it raises {name_of(answer)}, not ProviderError"
-    return f"where {what} it still answers"
+        return f"raises {name_of(answer)}, not ProviderError, if {what}"
+    return f"answers even if {what}"
 
 
-async def _within(seconds: float, work: Awaitable[Any]) -> Any:
+async def _with_deadline(seconds: float, work: Awaitable[Any]) -> Any:
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -291,20 +291,20 @@ async def _within(seconds: float, work: Awaitable[Any]) -> Any:
         return error
 
 
-def response(status: str, kind: str, body: str) -> bytes:
+def http_response(status: str, kind: str, body: str) -> bytes:
     """Return a whole HTTP response that ends the connection."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}Connection: close\r\n\r\n{body}".encode()
 
 
-UNAUTHORIZED = response(
+UNAUTHORIZED = http_response(
     "401 Unauthorized", "application/json", '{"error": {"message": "invalid key"}}'
 )
-GARBAGE = response("200 OK", "text/html", "<html>Welcome!</html>")
+GARBAGE = http_response("200 OK", "text/html", "<html>Welcome!</html>")
 
 
 class FakeVendor:
-    """A server that answers every request with one response; with None it never answers.
+    """A server that answers every request with the same response, or never if it is None.
 
     Attributes:
         requested: set by the first request.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from solward.testing.conformance.watch import CapabilityUse
 
 GIVEN_IN = "checks/*.json of the project, or a file for --cases"
-"""Where an author gives what cannot be made up."""
+"""The places where an author gives the cases that the kit cannot generate."""
 
 
 class Outcome(StrEnum):
@@ -31,11 +31,11 @@ class Outcome(StrEnum):
     OK = "ok"
     """The check passed."""
     WARNING = "warning"
-    """Possibly wrong, for a maintainer to judge; does not fail the report."""
+    """A possible fault, which a maintainer must judge. It does not fail the report."""
     FAILED = "failed"
     """The plugin breaks its contract."""
     SKIPPED = "skipped"
-    """It could not be checked; the detail says why."""
+    """The check could not run; the finding's detail has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Finding:
 def finding(
     check: str, trouble: Sequence[str], fine: str = "", *, lacks: str = "", warns: bool = False
 ) -> Finding:
-    """Return the finding of a check that collected faults in `trouble`.
+    """Return a check's finding, which fails or warns if `trouble` has faults.
 
     Args:
         fine: the detail if there is no fault.
@@ -61,7 +61,7 @@ def finding(
         warns: whether faults only warn, because a maintainer must judge them.
     """
     if trouble:
-        return Finding(check, Outcome.WARNING if warns else Outcome.FAILED, joined(trouble))
+        return Finding(check, Outcome.WARNING if warns else Outcome.FAILED, join_details(trouble))
     return Finding(check, Outcome.SKIPPED, lacks) if lacks else Finding(check, Outcome.OK, fine)
 
 
@@ -84,13 +84,13 @@ class Tier:
 TIERS = (
     Tier(
         "bronze",
-        "it loads, its declarations hold, and no check that could be made failed",
+        "it loads, its declarations are valid, and no check that ran failed",
         ("contract", "schema", "options"),
         warns=True,
     ),
     Tier(
         "silver",
-        "every check of its kind was made, in a plugin host that is confined",
+        "every check of its kind ran, in a confined plugin host",
         (
             "host", "examples", "dialects", "parameters_used", "bad_parameters", "edge_parameters",
             "effects", "blocking", "timeout", "cancellation", "concurrency", "outcome", "secrets",
@@ -102,7 +102,7 @@ TIERS = (
     ),
     Tier(
         "gold",
-        "it declares what it uses and nothing else, says clearly what is wrong, and nothing warns",
+        "it declares exactly what it uses, its errors have clear texts, and no check warns",
         ("manifest", "errors"),
     ),
     Tier(
@@ -111,7 +111,7 @@ TIERS = (
         ("money", "wheels"),
     ),
 )  # fmt: skip
-"""From the lowest to the highest; each includes those before it."""
+"""The tiers from the lowest_grade to the highest. Each tier includes the lower tiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,17 @@ class Report:
     @property
     def failed(self) -> tuple[str, ...]:
         """The names of the checks that failed."""
-        return self._with(Outcome.FAILED)
+        return self._checks_with(Outcome.FAILED)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The names of the checks that warn."""
-        return self._with(Outcome.WARNING)
+        return self._checks_with(Outcome.WARNING)
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """The names of the checks that could not run."""
-        return self._with(Outcome.SKIPPED)
+        return self._checks_with(Outcome.SKIPPED)
 
     @property
     def grade(self) -> Grade | None:
@@ -170,12 +170,12 @@ class Report:
         if not any(each.check == "host" for each in self.findings):
             return None
         if self.failed:
-            return Grade(None, TIERS[0], self._findings(Outcome.FAILED))
+            return Grade(None, TIERS[0], self._findings_with(Outcome.FAILED))
         reached, names = None, set[str]()
         for tier in TIERS:
             names |= set(tier.checks)
             bad = (Outcome.SKIPPED,) if tier.warns else (Outcome.SKIPPED, Outcome.WARNING)
-            missing = tuple(each for each in self._findings(*bad) if each.check in names)
+            missing = tuple(each for each in self._findings_with(*bad) if each.check in names)
             if missing:
                 return Grade(reached, tier, missing)
             reached = tier
@@ -188,10 +188,10 @@ class Report:
                 return each
         raise KeyError(check)
 
-    def _with(self, outcome: Outcome) -> tuple[str, ...]:
-        return tuple(each.check for each in self._findings(outcome))
+    def _checks_with(self, outcome: Outcome) -> tuple[str, ...]:
+        return tuple(each.check for each in self._findings_with(outcome))
 
-    def _findings(self, *outcomes: Outcome) -> tuple[Finding, ...]:
+    def _findings_with(self, *outcomes: Outcome) -> tuple[Finding, ...]:
         return tuple(each for each in self.findings if each.outcome in outcomes)
 
     def __str__(self) -> str:
@@ -199,7 +199,7 @@ class Report:
         # The higher tiers' checks are not part of the contract.
         skipped = [each for each in self.skipped if each in _CONTRACT]
         if self.ok and skipped:
-            verdict = f"conforms as far as it was checked, but for {', '.join(skipped)}"
+            verdict = f"conforms, except for checks that could not run: {', '.join(skipped)}"
         title = f"{self.kind} {self.plugin} ({self.distribution} {self.version}) {verdict}"
         return "\n".join([title, *(f"  {each}" for each in self.findings)])
 
@@ -207,15 +207,15 @@ class Report:
 _CONTRACT = {check for tier in TIERS[:2] for check in tier.checks}
 
 
-def lowest(reports: Iterable[Report]) -> Grade | None:
+def lowest_grade(reports: Iterable[Report]) -> Grade | None:
     """Return the lowest grade of a distribution's plugins; None if all of them are built in."""
     order = (None, *TIERS)
     found = [each.grade for each in reports if each.grade is not None]
     return min(found, key=lambda each: order.index(each.tier), default=None)
 
 
-def joined(details: Iterable[str], most: int = 3) -> str:
-    """Return the first `most` details as one text."""
+def join_details(details: Iterable[str], most: int = 3) -> str:
+    """Join the first `most` details to one text, with the number of the others."""
     found = list(dict.fromkeys(details))
     more = f"; and {len(found) - most} more" if len(found) > most else ""
     return "; ".join(found[:most]) + more
@@ -227,13 +227,13 @@ _PORTS = {"https": 443, "http": 80}
 
 MAX_ERROR = 500
 _CODE = re.compile(r"[a-z][a-z0-9_]{1,63}")
-_OF_A_PROGRAM = re.compile(r"Traceback \(most recent|<[\w. ]+ at 0x[0-9a-f]+>")
+_INTERNALS = re.compile(r"Traceback \(most recent|<[\w. ]+ at 0x[0-9a-f]+>")
 
 
 def manifest_finding(
     spec: object, asked: Iterable[CapabilityUse] | None, *, stores: bool = False
 ) -> Finding:
-    """Return the finding `manifest` of a plugin.
+    """Return the finding `manifest`: whether a plugin's manifest names exactly what it uses.
 
     Args:
         spec: its declaration; None for a guardrail, which has no manifest.
@@ -241,7 +241,7 @@ def manifest_finding(
         stores: whether the plugin keeps a file.
     """
     if asked is None:
-        detail = "in this process nothing holds it to its manifest"
+        detail = "its manifest is not enforced in this process"
         return Finding("manifest", Outcome.SKIPPED, detail)
     asked = tuple(asked)
     manifest: Manifest | None = getattr(spec, "manifest", None)
@@ -251,19 +251,19 @@ def manifest_finding(
         if each.refused in _UNDECLARED:
             site = httpx.URL(each.url).host
             what = site if each.refused == "site_not_declared" else each.operation or site
-            trouble.append(f"does not name {what}, and it was refused")
+            trouble.append(f"does not name {what}, so its use was refused")
     for kind in ("operations", "assets") if spends else ():
         if manifest is None or getattr(manifest, kind) is None:
-            trouble.append(f"{kind} are not named, so it may use any")
+            trouble.append(f"does not name {kind}, so it may use any")
     if manifest is not None:
-        trouble += _unused(manifest, asked)
+        trouble += _unused_needs(manifest, asked)
         if manifest.storage_mb and not stores:
-            trouble.append("it kept no file, and names storage_mb")
+            trouble.append("names storage_mb, but stored no file")
     fine = "; ".join(needs(manifest)) or "needs nothing"
     return finding("manifest", trouble, fine, warns=True)
 
 
-def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[str]:
+def _unused_needs(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[str]:
     called = [httpx.URL(each.url) for each in asked if each.url]
     # A server at an address that the operator configured replaces the declared sites.
     named = {text: declared_site(text) for text in manifest.sites}
@@ -288,17 +288,17 @@ def _unused(manifest: Manifest, asked: tuple[CapabilityUse, ...]) -> Iterator[st
 
 
 def errors_finding(errors: Iterable[BaseException | str]) -> Finding:
-    """Return the finding `errors`, about errors or error texts that callers get."""
+    """Return the finding `errors`: whether the errors that callers get are readable."""
     errors = list(errors)
     trouble = []
     for error in errors:
         text = str(error)
         if not text.strip():
-            trouble.append(f"a {type(error).__name__} says nothing")
+            trouble.append(f"a {type(error).__name__} has no text")
         elif len(text) > MAX_ERROR:
             trouble.append(f"an error has {len(text)} characters; at most {MAX_ERROR}")
-        elif _OF_A_PROGRAM.search(text):
-            trouble.append(f"an error shows the program's inside: {text[:80]!r}")
+        elif _INTERNALS.search(text):
+            trouble.append(f"an error reveals a stack trace or an object: {text[:80]!r}")
         if type(error) is SkillError and not _CODE.fullmatch(error.code):
             trouble.append(f"an error's code is {error.code!r}; write it like not_enough")
     fine = f"{len(errors)} in words" if errors else "none raised"

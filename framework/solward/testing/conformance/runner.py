@@ -38,7 +38,7 @@ from solward.plugins.folders.layout import InstalledDistribution, canonical
 from solward.plugins.folders.storage import storage_folder
 from solward.plugins.load import ThreadedRule
 from solward.testing.canaries import Canaries, plugin_secret
-from solward.testing.conformance.cases import Cases, of_project
+from solward.testing.conformance.cases import Cases, read_project_cases
 from solward.testing.conformance.guardrails import guardrail_findings
 from solward.testing.conformance.observer import TENANT
 from solward.testing.conformance.payments import payment_findings
@@ -52,10 +52,10 @@ from solward.testing.targets import (
     Target,
     conflict,
     entry_point_of,
-    folder,
     installed_entry_points,
     load_target,
     loaded_of,
+    project_entry_points,
 )
 from solward.types.errors import FolderError, InvalidRequest
 from solward.types.manifest import KINDS, ProblemCode, Terms
@@ -76,7 +76,7 @@ _CANCEL_WAIT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CheckedTarget:
-    """The results of a check.
+    """The reports of a checked target.
 
     Attributes:
         own: the distribution of unpacked wheels; None for a project or the environment.
@@ -103,18 +103,18 @@ def check_target(
     """
     path = Path(target)
     if path.is_dir():
-        cases = [*cases, *of_project(path.resolve())]
-        with folder(path.resolve()) as found:
-            return CheckedTarget(run(_check_all(loaded(found, in_process=in_process), cases)))
+        cases = [*cases, *read_project_cases(path.resolve())]
+        with project_entry_points(path.resolve()) as found:
+            return CheckedTarget(run(_check_all(load_plugins(found, in_process=in_process), cases)))
     if path.suffix == ".whl" and path.is_file():
         if in_process:
-            raise _needs_host(target)
+            raise _host_required(target)
         with tempfile.TemporaryDirectory(prefix="solward-check-") as made:
-            one = install(Path(made), target, accept=lambda _proposal: True, declare=_declared)
-            return _checked_own(Path(made), one, cases)
+            one = install(Path(made), target, accept=lambda _proposal: True, declare=_read_terms)
+            return _check_wheels(Path(made), one, cases)
     installed = installed_entry_points(target)
     if installed:
-        return CheckedTarget(run(_check_all(loaded(installed, in_process=in_process), cases)))
+        return CheckedTarget(run(_check_all(load_plugins(installed, in_process=in_process), cases)))
     place = home()
     own = None if place is None else layout.read(place, layout.canonical(target))
     if own is None or place is None:
@@ -123,31 +123,31 @@ def check_target(
             " plugin's or distribution's name"
         )
     if in_process:
-        raise _needs_host(target)
-    return _checked_own(place, own, cases)
+        raise _host_required(target)
+    return _check_wheels(place, own, cases)
 
 
-def _checked_own(home: Path, one: InstalledDistribution, cases: Sequence[Cases]) -> CheckedTarget:
-    """Check a distribution of unpacked wheels, whose files must not change during the check.
+def _check_wheels(home: Path, one: InstalledDistribution, cases: Sequence[Cases]) -> CheckedTarget:
+    """Check a distribution of unpacked wheels, and that the check does not change its files.
 
     Raises:
         FolderError: if they changed.
     """
     digest = layout.tree_digest(one.folder)
-    reports = run(_check_all(loaded(own=(home, one)), cases))
+    reports = run(_check_all(load_plugins(own=(home, one)), cases))
     if layout.tree_digest(one.folder) != digest:
         raise FolderError(f"{one.folder} changed while it was checked")
     return CheckedTarget(reports, one, digest)
 
 
-def _needs_host(target: str) -> InvalidRequest:
+def _host_required(target: str) -> InvalidRequest:
     return InvalidRequest(
-        f"target: only plugin hosts import from {target}; check the project's folder in process"
+        f"target: only plugin hosts import {target}; to check in process, give a project's folder"
     )
 
 
-def _declared(new: InstalledDistribution) -> Mapping[str, Terms]:
-    """Return all needs of its plugins, to accept them for this check only."""
+def _read_terms(new: InstalledDistribution) -> Mapping[str, Terms]:
+    """Return everything that its plugins' manifests declare, accepted for this check only."""
     try:
         return declared_terms(new, (new.name,))
     except FolderError:
@@ -187,7 +187,7 @@ async def check(
     name, found = entry_point.name, KINDS[entry_point.group]
     if kind not in (None, found):
         raise InvalidRequest(f"target: {name!r} is a {found}, not a {kind}")
-    async with loaded([entry_point], in_process=in_process) as [subject]:
+    async with load_plugins([entry_point], in_process=in_process) as [subject]:
         return await check_subject(subject, stand, **given)
 
 
@@ -199,19 +199,19 @@ async def check_subject(
     """Check a loaded plugin and return the report; `given` as in `check`."""
     target = subject.target
     tiered = subject.host is not None
-    findings = [_contract(target)]
+    findings = [_contract_finding(target)]
     if subject.host is not None:
         findings.append(subject.host)
     if target.problem is not None:
-        return _report(target, findings)
+        return _make_report(target, findings)
     async with contextlib.AsyncExitStack() as stack:
         if target.kind == "skill":
             given["stand"] = stand or await stack.enter_async_context(open_conformance())
         of_kind = _FINDINGS[target.kind]
         findings += await of_kind(target.loaded, subject.watch, tiered=tiered, **given)
     if tiered:
-        findings += _beside(subject)
-    return _report(target, findings)
+        findings += _higher_tier_findings(subject)
+    return _make_report(target, findings)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -239,14 +239,14 @@ async def _check_all(
         stand = None
         if any(each.target.kind == "skill" and each.target.problem is None for each in subjects):
             stand = await stack.enter_async_context(open_conformance())
-        given = _given(subjects, cases)
+        given = _case_arguments(subjects, cases)
         return [
             await check_subject(each, stand, **given.get((each.target.kind, each.target.name), {}))
             for each in subjects
         ]
 
 
-def _given(
+def _case_arguments(
     subjects: Sequence[Subject], cases: Sequence[Cases]
 ) -> Mapping[tuple[str, str], Mapping[str, Any]]:
     """Return the cases as arguments of `check_subject`, by the plugin's kind and name.
@@ -260,37 +260,37 @@ def _given(
         target = (each.kind, each.plugin)
         if target not in targets:
             raise InvalidRequest(
-                f"plugin: the cases are of the {each.kind} {each.plugin!r}, which is not checked"
+                f"plugin: the cases are for the {each.kind} {each.plugin!r}, which is not checked"
             )
         found[target] = each.given
     return found
 
 
-def _beside(subject: Subject) -> list[Finding]:
-    """Return the findings that the higher tiers need for every kind."""
+def _higher_tier_findings(subject: Subject) -> list[Finding]:
+    """Return the findings of the higher tiers' checks that apply to every kind."""
     target = subject.target
     spec = getattr(target.loaded, "spec", None)
-    asked = subject.watch.asked(target.name)
-    found = [manifest_finding(spec, asked, stores=subject.watch.stores), subject.wheels]
+    asked = subject.watch.requests_of(target.name)
+    found = [manifest_finding(spec, asked, stores=subject.watch.has_stored_files), subject.wheels]
     if target.kind != "skill":
         found.append(Finding("money", Outcome.OK, "moves none"))
     return found
 
 
-def _contract(target: Target) -> Finding:
+def _contract_finding(target: Target) -> Finding:
     problem = target.problem
     if problem is None:
-        return Finding("contract", Outcome.OK, "loads as the service loads it")
+        return Finding("contract", Outcome.OK, "loads as in the service")
     name = "schema" if problem.code is ProblemCode.BAD_SCHEMA else "contract"
     return Finding(name, Outcome.FAILED, f"{problem.code}: {problem.detail}")
 
 
-def _report(target: Target, findings: Sequence[Finding]) -> Report:
+def _make_report(target: Target, findings: Sequence[Finding]) -> Report:
     return Report(target.name, target.kind, target.distribution, target.version, tuple(findings))
 
 
 # The note about checks that need a process of the plugin's own.
-_UNSEEN: Final = "refusals by plugin host, confinement and manifest were not checked"
+_UNCHECKED: Final = "limits by plugin host, confinement and manifest were not checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class Subject:
 
 
 @asynccontextmanager
-async def loaded(
+async def load_plugins(
     entry_points: Sequence[EntryPoint] = (),
     *,
     own: tuple[Path, InstalledDistribution] | None = None,
@@ -329,8 +329,8 @@ async def loaded(
     if own is not None:
         candidates = folder_candidates(own[1])
     if in_process:
-        where = f"in this process, for debugging: {_UNSEEN}"
-        with _in_process(candidates, where) as subjects:
+        where = f"in this process, for debugging: {_UNCHECKED}"
+        with _load_in_process(candidates, where) as subjects:
             yield subjects
         return
     names = {canonical(each.distribution) for each in candidates}
@@ -349,20 +349,20 @@ async def loaded(
         except (OSError, ZygoteEnded) as error:
             if own is not None:
                 raise InvalidRequest(
-                    f"target: no plugin host starts here ({error}); nothing else imports a wheel"
+                    f"target: no plugin host starts here ({error}), and only a host imports a wheel"
                 ) from None
-            where = f"in this process, as no plugin host starts here ({error}): {_UNSEEN}"
-            with _in_process(candidates, where) as subjects:
+            where = f"in this process, because no plugin host starts ({error}): {_UNCHECKED}"
+            with _load_in_process(candidates, where) as subjects:
                 yield subjects
             return
         home = None if own is None else own[0]
-        yield await _hosted(candidates, hosts, home, unconfined, Path(kept.name))
+        yield await _load_into_hosts(candidates, hosts, home, unconfined, Path(kept.name))
     finally:
         await hosts.close()
         kept.cleanup()
 
 
-async def _hosted(
+async def _load_into_hosts(
     candidates: Sequence[Candidate],
     hosts: PluginHosts,
     home: Path | None,
@@ -399,7 +399,7 @@ async def _hosted(
     subjects = []
     for each in candidates:
         if each.built_in:
-            subjects.append(replace(_here(each, ""), host=None))
+            subjects.append(replace(_load_here(each, ""), host=None))
             continue
         kind, problem = KINDS[each.group], problems.get((each.group, each.name))
         plugin = None if problem is not None else loaded_of(registry, kind, each.name)
@@ -410,14 +410,14 @@ async def _hosted(
             if tenant is None
             else HostWatch(tenant, storage_folder(kept, canonical(each.distribution)))
         )
-        subjects.append(Subject(target, watch, host, _wheels(each.installed)))
+        subjects.append(Subject(target, watch, host, _wheels_finding(each.installed)))
     return subjects
 
 
 @contextmanager
-def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Subject]]:
-    """Yield plugins of this process; the secrets of their manifests are set inside the block."""
-    subjects = [_here(each, where) for each in candidates]
+def _load_in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Subject]]:
+    """Yield plugins that run in this process, with their manifests' secrets in the environment."""
+    subjects = [_load_here(each, where) for each in candidates]
     specs = [
         each.target.loaded.spec for each in subjects if isinstance(each.target.loaded, LoadedSkill)
     ]
@@ -432,25 +432,25 @@ def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Su
             os.environ.pop(env, None)
 
 
-def _here(candidate: Candidate, where: str) -> Subject:
-    """Return a plugin of this process with its hooks observed."""
+def _load_here(candidate: Candidate, where: str) -> Subject:
+    """Load a plugin into this process and observe its hooks."""
     target, watch = load_target(candidate.entry_point), ProcessWatch()
-    watched = watch.observer.watched
+    observe = watch.observer.observe_hook
     plugin = target.loaded
     if target.kind == "guardrail" and plugin is not None:
         function = plugin.function
-        rule = watched("guardrail_check", lambda intent, effects: function(intent, effects))
+        rule = observe("guardrail_check", lambda intent, effects: function(intent, effects))
         plugin = ThreadedRule(lambda intent, effects: rule(intent=intent, effects=effects))
     elif plugin is not None:
-        calls = {hook: watched(hook, call) for hook, call in plugin.calls.items()}
+        calls = {hook: observe(hook, call) for hook, call in plugin.calls.items()}
         plugin = replace(plugin, calls=calls)
     host = Finding("host", Outcome.SKIPPED, where)
-    return Subject(replace(target, loaded=plugin), watch, host, _wheels(None))
+    return Subject(replace(target, loaded=plugin), watch, host, _wheels_finding(None))
 
 
-def _wheels(own: InstalledDistribution | None) -> Finding:
+def _wheels_finding(own: InstalledDistribution | None) -> Finding:
     if own is None:
-        detail = "checked where it stands, whose files may change; give its wheel"
+        detail = "checked from files that may change; give its wheel instead"
         return Finding("wheels", Outcome.SKIPPED, detail)
     if own.left_out:
         return Finding("wheels", Outcome.WARNING, f"has files that are left out: {own.left_out[0]}")

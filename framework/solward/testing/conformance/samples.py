@@ -29,47 +29,47 @@ class NoSample(Exception):
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """Return a value that fits a checked schema and has every property; raise `NoSample`."""
+    """Return a valid value for a checked schema, with every property; raises `NoSample`."""
     accepts = Parameters(schema).accepts
-    for value in _candidates(schema, name):
+    for value in _candidate_values(schema, name):
         if accepts(value):
             return value
-    raise NoSample(f"cannot make up a value of {name}; declare examples")
+    raise NoSample(f"cannot generate a value for {name}; declare examples")
 
 
-def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
+def invalid_params(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
     """Return invalid parameters, each with its description.
 
     Args:
         base: valid parameters; each result differs from them in one place.
     """
     found: list[Labelled] = [
-        ("no object at all", ["text"]),
+        ("an array in place of the object", ["text"]),
         ("an unknown field", {**base, "solward_unknown": 1}),
     ]
     for name in schema.get("required", ()):
         without = {key: value for key, value in base.items() if key != name}
         found.append((f"{name} left out", without))
     for name, field in schema.get("properties", {}).items():
-        for what, value in _wrong(field):
+        for what, value in _invalid_values(field):
             found.append((f"{name} {what}", {**base, name: value}))
     return found
 
 
-def edges(schema: Mapping[str, Any], base: Params, most: int) -> list[Labelled]:
+def edge_params(schema: Mapping[str, Any], base: Params, most: int) -> list[Labelled]:
     """Return up to `most` valid but unusual parameters, spread over all fields."""
     per_field = []
     for name, field in schema.get("properties", {}).items():
         accepts = Parameters(field).accepts
         per_field.append(
-            [(f"{name} {what}", {**base, name: value}) for what, value in _odd(field)
+            [(f"{name} {what}", {**base, name: value}) for what, value in _edge_values(field)
              if accepts(value)]
         )  # fmt: skip
     rounds = range(max(map(len, per_field), default=0))
     return [field[at] for at in rounds for field in per_field if at < len(field)][:most]
 
 
-def _candidates(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
+def _candidate_values(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
     for keyword in ("const", "default"):
         if keyword in schema:
             yield schema[keyword]
@@ -78,14 +78,14 @@ def _candidates(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
     for keyword in ("anyOf", "oneOf"):
         for branch in schema.get(keyword, ()):
             try:
-                yield sample({**_beside(schema, keyword), **branch}, name)
+                yield sample({**_without(schema, keyword), **branch}, name)
             except NoSample:
                 continue
     for kind in kinds_of(schema):
-        yield from _of_kind(kind, schema, name)
+        yield from _values_of_kind(kind, schema, name)
 
 
-def _of_kind(kind: str, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
+def _values_of_kind(kind: str, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
     if kind in ("integer", "number"):
         step = 1 if kind == "integer" else Decimal("0.001")
         yield 1
@@ -126,8 +126,8 @@ def _of_kind(kind: str, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
         yield None
 
 
-def _wrong(field: Mapping[str, Any]) -> Iterator[Labelled]:
-    kinds = set(_every_kind(field))
+def _invalid_values(field: Mapping[str, Any]) -> Iterator[Labelled]:
+    kinds = set(_accepted_kinds(field))
     if "number" in kinds:
         kinds.add("integer")
     for kind, value in _OF_TYPE.items():
@@ -153,13 +153,13 @@ def _wrong(field: Mapping[str, Any]) -> Iterator[Labelled]:
         yield "with too many items", [item] * (field["maxItems"] + 1)
 
 
-def _odd(field: Mapping[str, Any]) -> Iterator[Labelled]:
-    kinds = set(_every_kind(field))
+def _edge_values(field: Mapping[str, Any]) -> Iterator[Labelled]:
+    kinds = set(_accepted_kinds(field))
     if "string" in kinds:
         most = min(field.get("maxLength", _LONGEST), _LONGEST)
         least = field.get("minLength", 0)
-        yield "as short as it may be", "x" * least
-        yield "as long as it may be, of four bytes each", "\N{PARROT}" * most
+        yield "of its minimum length", "x" * least
+        yield "of its maximum length, with characters of four bytes", "\N{PARROT}" * most
         yield "of blanks", " " * max(1, least)
         yield "with control characters", ("a\x00\n\u202e" * least)[: max(4, least)]
     if kinds & {"integer", "number"}:
@@ -177,11 +177,11 @@ def _odd(field: Mapping[str, Any]) -> Iterator[Labelled]:
         yield "null", None
 
 
-def _every_kind(field: Mapping[str, Any]) -> Iterator[str]:
+def _accepted_kinds(field: Mapping[str, Any]) -> Iterator[str]:
     yield from kinds_of(field)
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in field.get(keyword, ()):
-            yield from _every_kind(branch)
+            yield from _accepted_kinds(branch)
     for value in (*field.get("enum", ()), *([field["const"]] if "const" in field else [])):
         for kind, types in (("string", str), ("boolean", bool), ("number", (int, Decimal, float))):
             if isinstance(value, types):
@@ -190,5 +190,5 @@ def _every_kind(field: Mapping[str, Any]) -> Iterator[str]:
             yield "null"
 
 
-def _beside(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:
+def _without(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != keyword}

@@ -42,14 +42,14 @@ class WatchedSkill:
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     async def observed(self, run: Run) -> ObservedCall:
-        """Return the observation of a run in the skill's own code so far."""
+        """Return what was observed so far in the skill's own code during a run."""
         seen = await self.watch.observed(run.wallet.id, run.number)
         if seen.executed:
             self._calls[run.wallet.id] = run.number + 1
         return seen
 
-    def begin(self, wallet: TestWallet, params: Any) -> Run:
-        """Return a new run on a wallet, which must have no other run at the time."""
+    def new_run(self, wallet: TestWallet, params: Any) -> Run:
+        """Return a new run on a wallet that has no other run in progress."""
         return Run(self, wallet, params, self._calls[wallet.id])
 
 
@@ -79,14 +79,14 @@ class Run:
     unrecorded: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    async def look(self) -> ObservedCall:
-        """Update and return the observation of the skill's code."""
+    async def update_seen(self) -> ObservedCall:
+        """Update `seen` from the observed skill, and return it."""
         self.seen = await self.skill.observed(self)
         return self.seen
 
     @property
     def requested(self) -> list[str]:
-        """The operations of its money calls."""
+        """The operations that the run requested in money calls."""
         return [each.operation for each in self.asked if each.operation]
 
     @property
@@ -119,12 +119,12 @@ async def observe_run(
 ) -> Run:
     """Run a skill as the service does and return the run; raise only `CancelledError`."""
     known = {record.id for record in await wallet.records()}
-    before = set(await _signatures(wallet))
+    before = set(await _list_signatures(wallet))
     run = await run_once(skill, wallet, params, gate=gate)
     records = await wallet.records()
     run.records = [record for record in records if record.id not in known]
     recorded = {record.signature for record in records}
-    after = await _signatures(wallet)
+    after = await _list_signatures(wallet)
     run.unrecorded = [each for each in after if each not in before and each not in recorded]
     return run
 
@@ -133,7 +133,7 @@ async def run_once(
     skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
     """Run a skill like `observe_run`, without reading the wallet's records and the ledger."""
-    run = skill.begin(wallet, params)
+    run = skill.new_run(wallet, params)
     started = time.monotonic()
     try:
         run.outcome = await start(run, gate=gate)
@@ -142,24 +142,24 @@ async def run_once(
     except BaseException as error:
         run.error = error
     run.seconds = time.monotonic() - started
-    await run.look()
+    await run.update_seen()
     return run
 
 
 async def start(run: Run, *, gate: Gate | None = None) -> str:
-    """Run the skill and return its outcome; raise as `run_skill`."""
+    """Run the skill and return its outcome; raises the errors of `run_skill`."""
     skill = run.skill.loaded
     own = run.wallet.context(skill, settings=run.skill.settings)
     context = run.skill.watch.context(run, own, gate)
     return await run_skill(skill, run.params, context, emit=lambda _name, _data: None)
 
 
-async def _signatures(wallet: TestWallet) -> list[str]:
+async def _list_signatures(wallet: TestWallet) -> list[str]:
     found = await wallet.stand.localnet.call("getSignaturesForAddress", [wallet.address])
     return [str(each["signature"]) for each in found]
 
 
-async def prepared(case: Case, wallet: TestWallet) -> dict[str, Any]:
+async def prepare_case(case: Case, wallet: TestWallet) -> dict[str, Any]:
     """Prepare a case on this wallet and return its parameters."""
     params = case(wallet) if callable(case) else case
     if inspect.isawaitable(params):
@@ -202,7 +202,7 @@ class Subject:
     async def run(self, case: Case) -> Run:
         """Run a case on a new wallet and return the run."""
         wallet = await self.wallet()
-        run = await observe_run(self.watched, wallet, await prepared(case, wallet))
+        run = await observe_run(self.watched, wallet, await prepare_case(case, wallet))
         self.runs.append(run)
         return run
 
@@ -262,10 +262,10 @@ async def check_cancellation(subject: Subject, case: Case) -> Finding:
     places = 0
     for passes in CANCELLED_AFTER:
         wallet = await subject.wallet()
-        run = subject.watched.begin(wallet, await prepared(case, wallet))
-        cancelled_at = await _cancelled(run, BlockingGate(passes))
+        run = subject.watched.new_run(wallet, await prepare_case(case, wallet))
+        cancelled_at = await _cancel_at_gate(run, BlockingGate(passes))
         subject.runs.append(run)
-        trouble = "" if cancelled_at is None else await _after(run, cancelled_at + GRACE_S)
+        trouble = "" if cancelled_at is None else await _ending_fault(run, cancelled_at + GRACE_S)
         if trouble:
             await subject.watched.watch.restart()
             return Finding("timeout", Outcome.FAILED, trouble)
@@ -273,12 +273,12 @@ async def check_cancellation(subject: Subject, case: Case) -> Finding:
             break
         places += 1
     if not places:
-        return Finding("timeout", Outcome.OK, "ends by itself before it could be cancelled")
+        return Finding("timeout", Outcome.OK, "ended before it could be cancelled")
     return Finding("timeout", Outcome.OK, f"cancelled at {places} places, it ended at once")
 
 
-async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
-    """Run until the gate blocks, cancel it there, and return the time; None if it ended before."""
+async def _cancel_at_gate(run: Run, gate: BlockingGate) -> float | None:
+    """Cancel a run when the gate blocks it, and return the time; None if the run ended before."""
     task = asyncio.ensure_future(start(run, gate=gate))
     blocked = asyncio.ensure_future(gate.reached.wait())
     await asyncio.wait({task, blocked}, timeout=UNGATED_S, return_when=asyncio.FIRST_COMPLETED)
@@ -286,7 +286,7 @@ async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
     if task.done():
         if not task.cancelled() and task.exception() is None:
             run.outcome = task.result()
-        await run.look()
+        await run.update_seen()
         return None
     cancelled_at = asyncio.get_running_loop().time()
     task.cancel()
@@ -294,27 +294,27 @@ async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
     return cancelled_at
 
 
-async def _after(run: Run, until: float) -> str:
-    """Return the fault of a cancelled run; empty if there is none.
+async def _ending_fault(run: Run, until: float) -> str:
+    """Return the fault in how a cancelled run ended; empty if there is none.
 
     Args:
         until: time of the loop's clock at which it must have ended.
     """
     loop = asyncio.get_running_loop()
-    seen = await run.look()
+    seen = await run.update_seen()
     while seen.executed and not seen.ended and loop.time() < until:
         await asyncio.sleep(LOOKS_S)
-        seen = await run.look()
+        seen = await run.update_seen()
     for _ in range(TASKS_LOOKS):
         if not seen.tasks:
             break
         await asyncio.sleep(LOOKS_S)
-        seen = await run.look()
+        seen = await run.update_seen()
     if seen.executed and not seen.ended:
         return f"still runs {GRACE_S:g} s after it was cancelled"
     # If it was not cancelled, it ended before, which is fine.
     if seen.cancelled and seen.returned:
-        return "goes on after it is cancelled: let CancelledError pass"
+        return "continues after its cancellation: do not suppress CancelledError"
     if seen.cancelled and seen.raised is not None and not seen.raised.cancelled:
         return f"turns its cancellation into {seen.raised.type}"
     return f"leaves a task running: {seen.tasks[0]:.160}" if seen.tasks else ""
@@ -333,45 +333,45 @@ async def check_concurrency(subject: Subject) -> Finding:
     cases = [good[at % len(good)] for at in range(AT_ONCE)]
     wallets = [await subject.wallet() for _ in cases]
     params = [
-        await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
+        await prepare_case(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
     ]
     together = await asyncio.gather(*map(one, wallets, params))
     subject.runs += together
     trouble: list[str] = []
     for run, (_, alone) in zip(together, cases, strict=True):
         others = [other for other in wallets if other is not run.wallet]
-        trouble += _mixed(run, alone, others)
+        trouble += _shared_state_faults(run, alone, others)
         if skill.loaded.spec.effects is Effects.READ and not trouble:
-            trouble += await _differs(skill, run)
-    return finding("concurrency", trouble, f"{AT_ONCE} at once, each its own")
+            trouble += await _outcome_faults(skill, run)
+    return finding("concurrency", trouble, f"{AT_ONCE} runs at once, each with its own result")
 
 
-def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
+def _shared_state_faults(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
     if run.error is not None:
-        return [f"fails when others run too: {run.trouble}"]
+        return [f"fails while other runs are active: {run.trouble}"]
     outcome = run.outcome or ""
     for other in others:
         if any(word in outcome for word in (other.address, other.id, other.name)):
-            return [f"the outcome on {run.wallet.name} tells of {other.name}: state is shared"]
+            return [f"the outcome on {run.wallet.name} names {other.name}: state is shared"]
     made = [(record.type, record.status) for record in run.records]
     expected = [(record.type, record.status) for record in alone.records]
     if made != expected:
-        return [f"with others it made {len(made)} transactions on a wallet, alone {len(expected)}"]
+        return [f"transactions: {len(expected)} when run alone, {len(made)} beside other runs"]
     return []
 
 
-async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
-    """Return a fault if a run of a reading skill had another outcome than two equal runs alone. The
-    skill's stored entries are deleted before each of these runs."""
-    await _forget(skill, run.wallet)
+async def _outcome_faults(skill: WatchedSkill, run: Run) -> list[str]:
+    """Return a fault if a reading skill's run had another outcome than two equal runs alone. Before
+    each run alone, the skill's stored entries are deleted."""
+    await _delete_entries(skill, run.wallet)
     first = await observe_run(skill, run.wallet, run.params)
-    await _forget(skill, run.wallet)
+    await _delete_entries(skill, run.wallet)
     second = await observe_run(skill, run.wallet, run.params)
     if first.outcome == second.outcome != run.outcome:
-        return [f"on {run.wallet.name} its outcome differs when others run too"]
+        return [f"its outcome on {run.wallet.name} differs while other runs are active"]
     return []
 
 
-async def _forget(skill: WatchedSkill, wallet: TestWallet) -> None:
+async def _delete_entries(skill: WatchedSkill, wallet: TestWallet) -> None:
     async with wallet.stand.service.database.write() as connection:
         await plugin_entries.clear(connection, canonical(skill.loaded.distribution), wallet.id)

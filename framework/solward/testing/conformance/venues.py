@@ -91,24 +91,24 @@ async def venue_findings(
 ) -> list[Finding]:
     """Return the findings of all checks of a loaded venue, in a fixed order."""
     errors: list[SolwardError] = []
-    failures = await _failures(venue, cases.pools, errors)
+    failures = await _check_failures(venue, cases.pools, errors)
     if not cases.requests or (cases.http is None and not cases.pools):
         detail = (
-            "needs `requests`, and `http`, a client of a server that answers, or `pools`; a project"
+            "needs `requests`, and `pools` or `http` (a client of a venue's server); a project"
             f" gives requests and pools in {GIVEN_IN}"
         )
         findings = [Finding(name, Outcome.SKIPPED, detail) for name in _OF_REQUESTS]
     else:
         async with contextlib.AsyncExitStack() as stack:
-            findings = await _answered(venue, cases, stack)
+            findings = await _request_findings(venue, cases, stack)
     findings.append(failures)
     return [*findings, errors_finding(errors)] if tiered else findings
 
 
-async def _answered(
+async def _request_findings(
     venue: LoadedVenue, cases: VenueCases, stack: contextlib.AsyncExitStack
 ) -> list[Finding]:
-    """Return the findings of the checks that need requests."""
+    """Return the findings of the checks that need swap requests."""
     http = cases.http
     if http is None:
         http = await stack.enter_async_context(httpx.AsyncClient())
@@ -119,17 +119,17 @@ async def _answered(
     )
     stand: Stand | None = None
     if cases.pools or cases.genesis is not None:
-        stand, context = await _on_ledger(cases, context, stack)
-    findings = await _of_requests(venue, cases.requests, context)
+        stand, context = await _open_ledger(cases, context, stack)
+    findings = await _check_requests(venue, cases.requests, context)
     if any(each.outcome is Outcome.FAILED for each in findings):
-        detail = "what it answers is wrong, so nothing was sold"
+        detail = "its quotes or swaps are wrong, so no swap was executed"
         return [*findings, Finding("executed", Outcome.SKIPPED, detail)]
     if stand is None:
-        stand, context = await _on_ledger(cases, context, stack)
-    return [*findings, await _executed(venue, cases.requests, context, stand)]
+        stand, context = await _open_ledger(cases, context, stack)
+    return [*findings, await _check_execution(venue, cases.requests, context, stand)]
 
 
-async def _on_ledger(
+async def _open_ledger(
     cases: VenueCases, context: VenueContext, stack: contextlib.AsyncExitStack
 ) -> tuple[Stand, VenueContext]:
     home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
@@ -142,30 +142,30 @@ async def _on_ledger(
 _OF_REQUESTS = ("quotes", "swaps", "executed")
 
 
-async def _of_requests(
+async def _check_requests(
     venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext
 ) -> list[Finding]:
     bad_quotes: list[str] = []
     bad_swaps: list[str] = []
     for request in requests:
-        sale = _sale(request)
+        sale = _sale_text(request)
         try:
             quote = await venue.quote(request, context)
         except Exception as error:
             bad_quotes.append(f"{sale}: {error_text(error)}")
             continue
-        bad_quotes += [f"{sale}: {each}" for each in _of_quote(quote, request)]
+        bad_quotes += [f"{sale}: {each}" for each in _quote_faults(quote, request)]
         try:
-            bad_swaps += [f"{sale}: {each}" for each in await _of_swap(venue, quote, context)]
+            bad_swaps += [f"{sale}: {each}" for each in await _swap_faults(venue, quote, context)]
         except Exception as error:
             bad_swaps.append(f"{sale}: {error_text(error)}")
     return [finding("quotes", bad_quotes), finding("swaps", bad_swaps)]
 
 
-async def _executed(
+async def _check_execution(
     venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext, stand: Stand
 ) -> Finding:
-    """Make the swap of each request from a new wallet, through the engine and the kit's ledger.
+    """Execute each requested swap from a new wallet, through the engine, on the kit's ledger.
 
     Tokens of the demo market are bought there first. The engine blocks any sale that brings less
     than the quoted minimum.
@@ -184,27 +184,27 @@ async def _executed(
         try:
             if request.input_mint != WRAPPED_SOL_MINT:
                 stand.service.operations.use_venues(market)
-                await _sell(
+                await _make_swap(
                     stand, wallet, QuoteRequest(WRAPPED_SOL_MINT, request.input_mint, _SOL, 50)
                 )
             stand.service.operations.use_venues([own])
-            record = await _sell(stand, wallet, request)
+            record = await _make_swap(stand, wallet, request)
         except Exception as error:
             trouble.append(
-                f"{_sale(request)}: it was to land with at least the quoted minimum;"
+                f"{_sale_text(request)}: the swap did not land with the quoted minimum:"
                 f" {error_text(error)}"
             )
         else:
             if record.status is not TransactionStatus.CONFIRMED:
-                trouble.append(f"{_sale(request)}: the transaction is {record.status}")
+                trouble.append(f"{_sale_text(request)}: the transaction is {record.status}")
             if record.details.get("venue") != venue.spec.name:
-                trouble.append(f"{_sale(request)}: the record names another venue")
+                trouble.append(f"{_sale_text(request)}: the record names another venue")
         finally:
             stand.service.operations.use_venues(market)
     return finding("executed", trouble)
 
 
-async def _sell(stand: Stand, wallet: TestWallet, request: QuoteRequest) -> TransactionRecord:
+async def _make_swap(stand: Stand, wallet: TestWallet, request: QuoteRequest) -> TransactionRecord:
     decimals = 9
     if request.input_mint != WRAPPED_SOL_MINT:
         decimals = (await read_mint(stand.service.ledger, request.input_mint)).decimals
@@ -217,17 +217,17 @@ async def _sell(stand: Stand, wallet: TestWallet, request: QuoteRequest) -> Tran
     return await stand.service.operations.perform("swap", wallet.id, ADMIN, params)
 
 
-def _sale(request: QuoteRequest) -> str:
+def _sale_text(request: QuoteRequest) -> str:
     return f"{request.amount} of {request.input_mint}"
 
 
-def _of_quote(quote: Quote, request: QuoteRequest) -> list[str]:
+def _quote_faults(quote: Quote, request: QuoteRequest) -> list[str]:
     if not isinstance(quote, Quote):
         return [f"answers a {type(quote).__name__}, not a Quote"]
     trouble = []
     asked = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     if asked != (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps):
-        trouble.append("the quote is for another swap than was asked for")
+        trouble.append("the quote is for another swap than the request")
     if (quote.minimum_out + 1) * _BPS < quote.out_amount * (_BPS - request.slippage_bps):
         trouble.append("the minimum is less than the slippage allows")
     if not quote.price_impact.is_finite():
@@ -235,7 +235,7 @@ def _of_quote(quote: Quote, request: QuoteRequest) -> list[str]:
     return trouble
 
 
-async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> list[str]:
+async def _swap_faults(venue: LoadedVenue, quote: Quote, context: VenueContext) -> list[str]:
     taker, destination = (str(Keypair().pubkey()) for _ in range(2))
     trouble: list[str] = []
     gave = False
@@ -243,12 +243,12 @@ async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> l
         try:
             made = await venue.instructions(quote, taker, destination, context)
             gave = True
-            trouble += _of_instructions(made, taker, destination)
+            trouble += _instruction_faults(made, taker, destination)
             if not trouble:
                 request = QuoteRequest(
                     quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps
                 )
-                trouble += _of_quote(made.quote, request)
+                trouble += _quote_faults(made.quote, request)
         except SkillError as error:
             if error.code != FUNDS_FIRST or not venue.gives_transactions:
                 raise
@@ -256,7 +256,7 @@ async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> l
         try:
             whole = await venue.swap(quote, taker, context)
             if not isinstance(whole, SwapTransaction) or not isinstance(whole.wire, bytes):
-                trouble.append("venue_swap answers no SwapTransaction of bytes")
+                trouble.append("venue_swap must return a SwapTransaction whose wire is bytes")
         except InvalidRequest:
             # A venue may refuse a whole transaction if it gave an instruction.
             if not gave:
@@ -264,16 +264,16 @@ async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> l
     return trouble
 
 
-def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
+def _instruction_faults(made: object, taker: str, destination: str) -> list[str]:
     if not isinstance(made, SwapInstructions) or not isinstance(made.swap, Instruction):
-        return ["venue_instructions answers no SwapInstructions of an Instruction"]
+        return ["venue_instructions must return SwapInstructions whose swap is an Instruction"]
     signers = {str(meta.pubkey) for meta in made.swap.accounts if meta.is_signer}
     written = {str(meta.pubkey) for meta in made.swap.accounts if meta.is_writable}
     trouble = []
     if signers != {taker}:
-        trouble.append(f"signers are {sorted(signers)}; the only one is the taker")
+        trouble.append(f"the signers are {sorted(signers)}; only the taker may sign")
     if destination not in written:
-        trouble.append("the destination is not written, so nothing can arrive there")
+        trouble.append("the destination is not writable, so nothing can arrive there")
     addresses = [
         *made.accounts,
         *made.tables,
@@ -286,18 +286,18 @@ def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
     return trouble
 
 
-async def _failures(
+async def _check_failures(
     venue: LoadedVenue, pools: Sequence[str], errors: list[SolwardError]
 ) -> Finding:
     """Check that failing servers and a silent ledger give errors that callers may see."""
     trouble = []
     for failure in _FAILURES:
-        transport = httpx.MockTransport(_failing(failure))
+        transport = httpx.MockTransport(_failing_handler(failure))
         async with httpx.AsyncClient(transport=transport, base_url=_ADDRESS) as http:
             try:
                 context = VenueContext(_streaming(http), pools=tuple(pools))
                 quote = await venue.quote(_REQUEST, context)
-                trouble += [f"{failure!r:.40}: {each}" for each in _of_quote(quote, _REQUEST)]
+                trouble += [f"{failure!r:.40}: {each}" for each in _quote_faults(quote, _REQUEST)]
             except (InvalidRequest, LedgerUnavailable) as error:
                 errors.append(error)
             except Exception as error:
@@ -325,7 +325,7 @@ _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 
 
 def _streaming(http: httpx.AsyncClient) -> httpx.AsyncClient:
-    """Return a client like `http` whose answers are streams, as plugin hosts' requests need."""
+    """Return a client that sends through `http` and streams the answers, as plugin hosts need."""
     return httpx.AsyncClient(
         transport=_ForwardingTransport(http),
         base_url=http.base_url,
@@ -334,7 +334,7 @@ def _streaming(http: httpx.AsyncClient) -> httpx.AsyncClient:
     )
 
 
-def _failing(failure: Any) -> Callable[[httpx.Request], httpx.Response]:
+def _failing_handler(failure: Any) -> Callable[[httpx.Request], httpx.Response]:
     def answer(_request: httpx.Request) -> httpx.Response:
         if isinstance(failure, bytes):
             return httpx.Response(200, content=failure)

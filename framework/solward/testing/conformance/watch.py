@@ -23,7 +23,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import ObservedCall
 from solward.plugins.folders.storage import stored_files
 from solward.testing.canaries import STAND_IN
-from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, tasks_seen
+from solward.testing.conformance.observer import Observer, Watchdog, calls_plugin, recording_tasks
 from solward.testing.stand import TestWallet
 from solward.types.entries import Remember
 from solward.types.errors import SkillError, SolwardError
@@ -66,7 +66,7 @@ class Gate(Protocol):
     """A gate that delays the calls of a skill on its context."""
 
     async def enter(self, run: ObservedRun) -> None:
-        """Return once the call may start."""
+        """Wait until the call may start."""
         ...
 
 
@@ -82,7 +82,7 @@ class Watch(Protocol):
     """The checks' interface to the process in which a plugin runs."""
 
     async def observed(self, key: str, number: int) -> ObservedCall:
-        """Return one call of a hook (`Observer.observed`)."""
+        """Return the observation of one call of a hook; see `Observer.observed`."""
 
     def blocking(self) -> Any:
         """Return an async context manager whose `BlockedTime` is filled when the block ends."""
@@ -90,19 +90,19 @@ class Watch(Protocol):
     def context(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> SkillContext:
         """Return a skill's context that records the run's requests and delays them at the gate."""
 
-    def asked(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
+    def requests_of(self, plugin: str) -> tuple[CapabilityUse, ...] | None:
         """Return all requests of a plugin so far; None if they are not observed."""
 
     @property
-    def stores(self) -> bool:
-        """True if the plugin's distribution keeps a file."""
+    def has_stored_files(self) -> bool:
+        """True if the plugin's distribution has stored a file."""
 
     async def restart(self) -> None:
-        """Stop all code of a plugin that may still run."""
+        """Stop the plugin's code if it still runs."""
 
 
 class _RunContext(SkillContext):
-    """A context that knows its run."""
+    """A skill's context with its run and gate."""
 
     __slots__ = ("gate", "run")
 
@@ -114,14 +114,14 @@ class _RunContext(SkillContext):
 
 
 class HostWatch:
-    """A watch of a plugin in its host, which sees its requests in the service."""
+    """A watch of a plugin in its host; the plugin's requests are observed in the service."""
 
     def __init__(self, tenant: TenantHost, storage: Path | None) -> None:
         self._tenant = tenant
         self._storage = storage
 
     @property
-    def stores(self) -> bool:
+    def has_stored_files(self) -> bool:
         """See `Watch`."""
         return self._storage is not None and any(stored_files(self._storage))
 
@@ -138,11 +138,11 @@ class HostWatch:
     async def blocking(self) -> AsyncIterator[BlockedTime]:
         """See `Watch`."""
         held = BlockedTime()
-        await self._blocked()
+        await self._read_blocked_time()
         yield held
-        held.seconds, held.where = await self._blocked()
+        held.seconds, held.where = await self._read_blocked_time()
 
-    async def _blocked(self) -> tuple[float, str]:
+    async def _read_blocked_time(self) -> tuple[float, str]:
         try:
             blocked: tuple[float, str] = await self._tenant.host.call(methods.KIT_BLOCKED)
         except SolwardError:
@@ -153,7 +153,7 @@ class HostWatch:
         """See `Watch`."""
         return _RunContext(run, context, gate)
 
-    def asked(self, plugin: str) -> tuple[CapabilityUse, ...]:
+    def requests_of(self, plugin: str) -> tuple[CapabilityUse, ...]:
         """See `Watch`."""
         return tuple(cast(WatchedCapabilities, self._tenant.capabilities).asked[plugin])
 
@@ -174,32 +174,32 @@ class WatchedCapabilities(Capabilities):
     def handlers(self, egress: Egress) -> dict[str, Handler]:
         """See `Capabilities.handlers`; each request is recorded and waits at the run's gate."""
         return {
-            name: self._stream(handler)
+            name: self._watch_stream(handler)
             if name == methods.HTTP_REQUEST.name
-            else self._one(name, handler)
+            else self._watch_request(name, handler)
             for name, handler in super().handlers(egress).items()
         }
 
-    def _one(self, name: str, handler: Any) -> Handler:
+    def _watch_request(self, name: str, handler: Any) -> Handler:
         async def watched(incoming: IncomingCall) -> Any:
             operation = _MONEY.get(name)
             asked = CapabilityUse("" if operation is None else operation(incoming.raw.asked))
             if name == methods.OP_PAY.name:
                 asked.url = incoming.raw.asked.url
-            await self._enter(incoming, asked)
-            with _refusal(asked):
+            await self._record_request(incoming, asked)
+            with _recording_refusal(asked):
                 return await handler(incoming)
 
         return watched
 
-    def _stream(self, handler: Any) -> Handler:
+    def _watch_stream(self, handler: Any) -> Handler:
         async def watched(incoming: IncomingCall) -> AsyncGenerator[Any, None]:
             request = incoming.request
-            texts = [request.url.encode(), *(_plain(value) for _, value in request.headers)]
+            texts = [request.url.encode(), *(_decode_basic(value) for _, value in request.headers)]
             carries = any(STAND_IN.encode() in text for text in texts)
             asked = CapabilityUse(url=request.url, carries=carries)
-            await self._enter(incoming, asked)
-            with _refusal(asked):
+            await self._record_request(incoming, asked)
+            with _recording_refusal(asked):
                 async with aclosing(handler(incoming)) as pieces:
                     async for piece in pieces:
                         yield piece
@@ -214,7 +214,7 @@ class WatchedCapabilities(Capabilities):
         self.asked[call.plugin].append(CapabilityUse(assets=tuple(names)))
         return await super()._spend(incoming, call, asked, assets)
 
-    async def _enter(self, incoming: IncomingCall, asked: CapabilityUse) -> None:
+    async def _record_request(self, incoming: IncomingCall, asked: CapabilityUse) -> None:
         try:
             call = self.running_call(incoming.cap)
         except SkillError:
@@ -228,7 +228,7 @@ class WatchedCapabilities(Capabilities):
 
 
 @contextmanager
-def _refusal(asked: CapabilityUse) -> Iterator[None]:
+def _recording_refusal(asked: CapabilityUse) -> Iterator[None]:
     try:
         yield
     except SkillError as error:
@@ -236,7 +236,7 @@ def _refusal(asked: CapabilityUse) -> Iterator[None]:
         raise
 
 
-def _plain(value: bytes) -> bytes:
+def _decode_basic(value: bytes) -> bytes:
     """Return a header's value, with `Basic` credentials decoded."""
     scheme, _, rest = value.partition(b" ")
     if scheme.lower() != b"basic":
@@ -254,7 +254,7 @@ class ProcessWatch:
         self.observer = Observer()
 
     @property
-    def stores(self) -> bool:
+    def has_stored_files(self) -> bool:
         """False, because files are not observed here; see `Watch`."""
         return False
 
@@ -266,15 +266,15 @@ class ProcessWatch:
     async def blocking(self) -> AsyncIterator[BlockedTime]:
         """See `Watch`."""
         held = BlockedTime()
-        with tasks_seen(), Watchdog(calls_plugin) as watchdog:
+        with recording_tasks(), Watchdog(calls_plugin) as watchdog:
             yield held
-        held.seconds, held.where = watchdog.take()
+        held.seconds, held.where = watchdog.take_longest()
 
     def context(self, run: ObservedRun, context: SkillContext, gate: Gate | None) -> SkillContext:
         """See `Watch`."""
         return _ProcessContext(run, context, gate)
 
-    def asked(self, plugin: str) -> None:
+    def requests_of(self, plugin: str) -> None:
         """See `Watch`."""
 
     async def restart(self) -> None:
@@ -325,7 +325,7 @@ class _GatedObject:
 
 
 def name_of(error: BaseException) -> str:
-    """Return the type's name of an error that a plugin raised, in its host or in this process."""
+    """Return the type name of a plugin's error, raised in its host or in this process."""
     return error.type_name if isinstance(error, HostBug) else type(error).__name__
 
 
