@@ -45,7 +45,7 @@ else:
     from backports import zstd
 
 MAX_BASE58_BYTES = 128
-"""Agave's limit for account data in base58, whose encoding is quadratic in time."""
+"""Agave's limit for account data in base58, because encoding takes quadratic time."""
 
 ACCOUNT_ENCODINGS = ("binary", "base58", "base64", "base64+zstd", "jsonParsed")
 
@@ -102,7 +102,7 @@ def _encode_data(
             return parse_account(pubkey, account, parse_context)
         except Unparsable:
             encoding = "base64"
-    data = _slice(account.data, data_slice)
+    data = _cut_slice(account.data, data_slice)
     if encoding in (None, "binary", "base58"):
         if len(data) > MAX_BASE58_BYTES:
             raise RpcError(
@@ -117,7 +117,7 @@ def _encode_data(
     return [base64.b64encode(data).decode("ascii"), encoding]
 
 
-def _slice(data: bytes, data_slice: Mapping[str, Any] | None) -> bytes:
+def _cut_slice(data: bytes, data_slice: Mapping[str, Any] | None) -> bytes:
     if data_slice is None:
         return data
     bounds: list[int] = []
@@ -152,7 +152,7 @@ def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Pa
     return {"program": program, "parsed": parsed, "space": len(account.data)}
 
 
-def _nonce(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+def _parse_nonce(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     nonce = layouts.decode_nonce(account.data)
     if nonce is None or nonce.version > 1:
         raise Unparsable("not an initialized nonce account")
@@ -166,7 +166,7 @@ def _nonce(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     }
 
 
-def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+def _parse_lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     read = Reader(account.data)
     kind = read.u32()
     if kind == 0:
@@ -186,7 +186,7 @@ def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> 
     return {"type": "lookupTable", "info": info}
 
 
-def _stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+def _parse_stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     stake = stake_account(plain(account))
     if stake is None:
         kind = Reader(account.data).u32()
@@ -218,40 +218,40 @@ def _stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     return {"type": "delegated", "info": {"meta": meta, "stake": delegated}}
 
 
-def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+def _parse_vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     # `VoteStateVersions` 1.14.11, 3 and 4.
     read = Reader(account.data)
     version = read.u32()
     if version not in (_VOTE_1_14_11, _VOTE_3, _VOTE_4):
         raise Unparsable(f"{version} is no vote state")
     info: Parsed = {"nodePubkey": read.key(), "authorizedWithdrawer": read.key()}
-    info["commission"] = _commission_v4(read) if version == _VOTE_4 else read.u8()
+    info["commission"] = _read_commission_v4(read) if version == _VOTE_4 else read.u8()
     info["votes"] = []
-    for _ in _items(read):
+    for _ in _item_range(read):
         # Later versions have each vote's latency before it.
         read.take(0 if version == _VOTE_1_14_11 else 1)
         info["votes"].append({"slot": read.u64(), "confirmationCount": read.u32()})
     info["rootSlot"] = read.u64() if read.boolean() else None
     info["authorizedVoters"] = [
-        {"epoch": read.u64(), "authorizedVoter": read.key()} for _ in _items(read)
+        {"epoch": read.u64(), "authorizedVoter": read.key()} for _ in _item_range(read)
     ]
-    info["priorVoters"] = [] if version == _VOTE_4 else _prior_voters(read)
+    info["priorVoters"] = [] if version == _VOTE_4 else _read_prior_voters(read)
     info["epochCredits"] = [
         {"epoch": read.u64(), "credits": str(read.u64()), "previousCredits": str(read.u64())}
-        for _ in _items(read)
+        for _ in _item_range(read)
     ]
     info["lastTimestamp"] = {"slot": read.u64(), "timestamp": read.i64()}
     return {"type": "vote", "info": info}
 
 
-def _items(read: Reader) -> range:
+def _item_range(read: Reader) -> range:
     count = read.u64()
     if count > read.remaining():
         raise Unparsable(f"{count} items do not fit")
     return range(count)
 
 
-def _commission_v4(read: Reader) -> int:
+def _read_commission_v4(read: Reader) -> int:
     read.take(64)
     percent = read.u16() // 100
     read.take(2 + 8)
@@ -260,7 +260,7 @@ def _commission_v4(read: Reader) -> int:
     return percent
 
 
-def _prior_voters(read: Reader) -> list[Parsed]:
+def _read_prior_voters(read: Reader) -> list[Parsed]:
     voters = [
         {
             "authorizedPubkey": read.key(),
@@ -273,7 +273,7 @@ def _prior_voters(read: Reader) -> list[Parsed]:
     return [voter for voter in voters if voter["authorizedPubkey"] != _NO_VOTER]
 
 
-def _sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+def _parse_sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
     address, read = str(pubkey), Reader(account.data)
     if address == STAKE_HISTORY_SYSVAR:
         try:
@@ -324,11 +324,11 @@ _SYSVARS: Mapping[str, tuple[str, Fields]] = {
 }
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {
-    SYSTEM_PROGRAM: ("nonce", _nonce),
-    LOOKUP_TABLE_PROGRAM: ("address-lookup-table", _lookup_table),
+    SYSTEM_PROGRAM: ("nonce", _parse_nonce),
+    LOOKUP_TABLE_PROGRAM: ("address-lookup-table", _parse_lookup_table),
     TOKEN_PROGRAM: ("spl-token", parse_token),
     TOKEN_2022_PROGRAM: ("spl-token-2022", parse_token),
-    STAKE_PROGRAM: ("stake", _stake),
-    VOTE_PROGRAM: ("vote", _vote),
-    SYSVAR_PROGRAM: ("sysvar", _sysvar),
+    STAKE_PROGRAM: ("stake", _parse_stake),
+    VOTE_PROGRAM: ("vote", _parse_vote),
+    SYSVAR_PROGRAM: ("sysvar", _parse_sysvar),
 }

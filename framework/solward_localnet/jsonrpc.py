@@ -51,7 +51,7 @@ def invalid_params(message: str) -> RpcError:
 
 
 def check_variant(given: object, expected: Iterable[str]) -> None:
-    """Refuse a word that is not among the expected words, with serde's error text."""
+    """Raise `RpcError` with serde's text if a word is not among the expected words."""
     names = tuple(expected)
     if given not in names:
         listed = ", ".join(f"`{name}`" for name in names)
@@ -89,7 +89,7 @@ def wrong_type(value: Any, expected: str) -> RpcError:
     return invalid_params(f"Invalid params: invalid type: {_describe(value)}, expected {expected}.")
 
 
-def _at(params: Params, index: int, default: Any) -> Any:
+def _param_at(params: Params, index: int, default: Any) -> Any:
     if index < len(params):
         value = params[index]
         if value is not None or default is _MISSING:
@@ -101,10 +101,10 @@ def _at(params: Params, index: int, default: Any) -> Any:
 
 def string_at(params: Params, index: int) -> str:
     """Return the string at `index`."""
-    return _string(_at(params, index, _MISSING))
+    return _checked_string(_param_at(params, index, _MISSING))
 
 
-def _string(value: Any) -> str:
+def _checked_string(value: Any) -> str:
     if not isinstance(value, str):
         raise wrong_type(value, "a string")
     return value
@@ -112,7 +112,7 @@ def _string(value: Any) -> str:
 
 def integer_at(params: Params, index: int, default: int | None = None) -> int:
     """Return the unsigned 64-bit integer at `index`; it is required if `default` is None."""
-    value = _at(params, index, _MISSING if default is None else default)
+    value = _param_at(params, index, _MISSING if default is None else default)
     return check_integer(value)
 
 
@@ -127,7 +127,7 @@ def check_integer(value: Any) -> int:
 
 def list_at(params: Params, index: int) -> list[Any]:
     """Return the array at `index`."""
-    value = _at(params, index, _MISSING)
+    value = _param_at(params, index, _MISSING)
     if not isinstance(value, list | tuple):
         raise wrong_type(value, "a sequence")
     return list(value)
@@ -136,7 +136,7 @@ def list_at(params: Params, index: int) -> list[Any]:
 def config_at(params: Params, index: int, slot: int | None = None) -> Config:
     """Return the configuration object at `index`, empty if it is absent. Its commitment is checked,
     and its `minContextSlot` is compared with the ledger's `slot`, if that is given."""
-    value = _at(params, index, {})
+    value = _param_at(params, index, {})
     if not isinstance(value, Mapping):
         raise wrong_type(value, "a map")
     commitment(value)
@@ -194,7 +194,7 @@ def flag(config: Config, name: str) -> bool:
 def optional_string(config: Config, name: str) -> str | None:
     """Return a string of the configuration; None if it is absent."""
     value = config.get(name)
-    return None if value is None else _string(value)
+    return None if value is None else _checked_string(value)
 
 
 def optional_integer(config: Config, name: str) -> int | None:
@@ -213,7 +213,7 @@ def optional_map(config: Config, name: str) -> Config | None:
 
 def parse_pubkey(text: Any) -> Pubkey:
     """Return the address that base58 `text` encodes."""
-    return _from_base58(Pubkey.from_string, text)
+    return _decode_base58(Pubkey.from_string, text)
 
 
 def pubkey_at(params: Params, index: int) -> Pubkey:
@@ -223,16 +223,16 @@ def pubkey_at(params: Params, index: int) -> Pubkey:
 
 def parse_signature(text: Any) -> str:
     """Check a transaction signature, and return the base58 text under which it is stored."""
-    return str(_from_base58(Signature.from_string, text))
+    return str(_decode_base58(Signature.from_string, text))
 
 
 def parse_blockhash(text: Any) -> bytes:
     """Return the 32 bytes of a base58 blockhash."""
-    return bytes(_from_base58(Hash.from_string, text))
+    return bytes(_decode_base58(Hash.from_string, text))
 
 
-def _from_base58(read: Callable[[str], T], text: Any) -> T:
-    given = _string(text)
+def _decode_base58(read: Callable[[str], T], text: Any) -> T:
+    given = _checked_string(text)
     try:
         return read(given)
     except Exception as error:  # solders.ParseHashError has no place to be imported from
@@ -257,12 +257,12 @@ async def answer(body: str | bytes, call: Call) -> str | None:
     try:
         request = _DECODER.decode(body if isinstance(body, str) else body.decode())
     except (ValueError, RecursionError):
-        return encode(_failure(None, RpcError(PARSE_ERROR, "Parse error")))
+        return encode(_error_response(None, RpcError(PARSE_ERROR, "Parse error")))
     if not isinstance(request, list):
         single = await _answer_one(request, call)
         return None if single is None else encode(single)
     if not request:
-        return encode(_failure(None, RpcError(INVALID_REQUEST, "Invalid request")))
+        return encode(_error_response(None, RpcError(INVALID_REQUEST, "Invalid request")))
     answers = await asyncio.gather(*(_answer_one(item, call) for item in request))
     responses = [response for response in answers if response is not None]
     return encode(responses) if responses else None
@@ -275,10 +275,10 @@ def _refuse_constant(name: str) -> None:
 # Made once: `json.loads` and `json.dumps` make new ones at each call with special options.
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-"""A value as compact JSON in ASCII."""
+"""A function that encodes a value as compact ASCII JSON."""
 
 
-def _failure(request_id: Any, error: RpcError) -> dict[str, Any]:
+def _error_response(request_id: Any, error: RpcError) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "error": error.to_json(), "id": request_id}
 
 
@@ -290,22 +290,22 @@ async def _answer_one(request: Any, call: Call) -> dict[str, Any] | None:
         request = None
     shown_id = None if request_id is _NO_ID else request_id
     try:
-        method, params = _check(request)
+        method, params = _checked_request(request)
     except RpcError as error:
-        return _failure(shown_id, error)
+        return _error_response(shown_id, error)
     try:
         result = await call(method, params)
     except RpcError as error:
-        response = _failure(shown_id, error)
+        response = _error_response(shown_id, error)
     except Exception:
         _log.exception("method %s failed", method)
-        response = _failure(shown_id, RpcError(INTERNAL_ERROR, "Internal error"))
+        response = _error_response(shown_id, RpcError(INTERNAL_ERROR, "Internal error"))
     else:
         response = {"jsonrpc": "2.0", "result": result, "id": shown_id}
     return None if request_id is _NO_ID else response
 
 
-def _check(request: Any) -> tuple[str, Sequence[Any]]:
+def _checked_request(request: Any) -> tuple[str, Sequence[Any]]:
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         raise RpcError(INVALID_REQUEST, "Invalid request")
     if request.get("jsonrpc") != "2.0":

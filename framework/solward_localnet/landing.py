@@ -126,7 +126,7 @@ _INSTRUCTION = {
 
 
 class TornLedger(Exception):
-    """A transaction was executed but could not be recorded: the batch must be rolled back."""
+    """A transaction was executed, but could not be recorded. The batch must be rolled back."""
 
 
 def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedTransaction:
@@ -166,12 +166,12 @@ def signature_failure() -> RpcError:
 
 
 def message_hash(tx: VersionedTransaction) -> bytes:
-    """Hash a transaction's message: equal hashes mean duplicates, whatever the signatures."""
+    """Hash a transaction's message. Duplicates have equal hashes, even with other signatures."""
     return hashlib.sha256(to_bytes_versioned(tx.message)).digest()
 
 
-def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
-    """Return the error if the chain refuses the transaction now; otherwise its durable nonce."""
+def why_refused(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
+    """Return the error if the chain refuses the transaction, else the account of its nonce."""
     nonce: Pubkey | None = None
     if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
         nonce = ledger.usable_nonce(tx)
@@ -200,7 +200,7 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
         if preflight:
             raise signature_failure()
         return signature
-    refused, nonce = refusal(ledger, tx)
+    refused, nonce = why_refused(ledger, tx)
     if refused is not None:
         if preflight:
             raise preflight_failure(None, refused)
@@ -208,7 +208,7 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
     try:
         execution = ledger.vm.execute(tx, keep_failure=not preflight, nonce=nonce)
         if execution.err is None or (execution.landed and not preflight):
-            _record(ledger, tx, wire, execution)
+            _record_transaction(ledger, tx, wire, execution)
     except VmPanic:
         raise
     except BaseException as error:
@@ -227,8 +227,8 @@ def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
 
 
 def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
-    """Return a simulation in the RPC's form, without the accounts' states. `execution` is None for
-    a transaction that the chain does not accept."""
+    """Return a simulation's result in the RPC's form, without the accounts' states. `execution` is
+    None for a transaction that the chain does not accept."""
     return {
         "accounts": None,
         "err": err,
@@ -247,7 +247,7 @@ def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
     }
 
 
-def _record(
+def _record_transaction(
     ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, execution: Execution
 ) -> None:
     keys = execution.keys
@@ -274,7 +274,7 @@ def _record(
         execution.changed(),
         message_hash=message_hash(tx),
         addresses=keys.all,
-        memo=_memo(tx, keys.all),
+        memo=_memo_text(tx, keys.all),
     )
 
 
@@ -309,7 +309,7 @@ def token_balances(
     return tuple(found)
 
 
-def _memo(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
+def _memo_text(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
     memos = []
     for instruction in tx.message.instructions:
         if str(keys[instruction.program_id_index]) in MEMO_PROGRAMS:
@@ -320,7 +320,7 @@ def _memo(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
 
 
 def error_text(err: Any) -> str:
-    """Return Agave's sentence for a transaction error in its JSON shape."""
+    """Return Agave's sentence for a transaction error, given as JSON."""
     if isinstance(err, str):
         return _TRANSACTION.get(err, _spaced(err))
     ((name, value),) = err.items()

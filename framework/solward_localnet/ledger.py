@@ -32,21 +32,21 @@ from solward_localnet.storage import Storage, StoredTransaction
 from solward_localnet.vm import SYSTEM_PROGRAM, Vm, current_nonce
 
 API_VERSION = "3.1.0"
-"""The release of Agave whose RPC service the localnet answers like."""
+"""The Agave release whose RPC answers the localnet reproduces."""
 
 CEILING_SLOTS = 8
-"""Slots that may be answered without a write. After a kill as many may be skipped, so that no slot
-comes back even where the machine's clock went back too."""
+"""The number of slots that answers may name without a write. After a kill up to as many slots are
+skipped, so that no slot is repeated even if the machine's clock was set back."""
 
 _STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
 
 SLOT_HASHES = 512
-"""Entries of the SlotHashes sysvar."""
+"""The number of entries in the SlotHashes sysvar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Changes that became durable at once. `slot` is the slot after, `block_height` its height.
+    """Changes that became durable together; `slot` follows them, `block_height` is its height.
 
     `previous_slot` is the slot of the commit before; equal to `slot` when none has passed.
     `accounts` maps each account that a transaction wrote to its new state, None where it was
@@ -76,7 +76,7 @@ class ChainState:
 
 @dataclass(slots=True)
 class Chain:
-    """Slots, blockhashes and epochs of one ledger. All times are milliseconds."""
+    """The slots, blockhashes and epochs of one ledger. All times are in milliseconds."""
 
     seed: bytes
     slots_per_epoch: int
@@ -91,40 +91,40 @@ class Chain:
     def resume(
         cls, state: ChainState, *, seed: bytes, slots_per_epoch: int, slot_ms: int, now_ms: int
     ) -> "Chain":
-        """Return the chain as it is at `now_ms`, never before what an earlier process answered."""
+        """Return the chain as of `now_ms`, but at no slot before those of earlier answers."""
         skew_ms = max(state.skew_ms, state.time_ms - now_ms)
         chain = cls(seed, slots_per_epoch, slot_ms, state.slot, state.time_ms, skew_ms, now_ms)
-        chain._remember(max(0, state.slot - BLOCKHASH_BLOCKS))
+        chain._remember_blockhashes(max(0, state.slot - BLOCKHASH_BLOCKS))
         chain.advance(now_ms)
         chain.skip(max(0, state.ceiling - chain.slot))
         return chain
 
     def advance(self, now_ms: int) -> bool:
-        """Move ahead to the clock's present slot, and return whether any slot has passed."""
+        """Move ahead to the slot of the clock's time, and return whether any slot has passed."""
         if now_ms < self._last_clock_ms:
             self.skew_ms += self._last_clock_ms - now_ms
         self._last_clock_ms = now_ms
         passed = (now_ms + self.skew_ms - self.time_ms) // self.slot_ms
         if passed <= 0:
             return False
-        self._pass(passed)
+        self._move_ahead(passed)
         return True
 
     def skip(self, slots: int) -> None:
-        """Move ahead by `slots` at once, and move the ledger's time accordingly."""
+        """Move the chain and its time ahead by `slots` at once."""
         if slots > 0:
             self.skew_ms += slots * self.slot_ms
-            self._pass(slots)
+            self._move_ahead(slots)
 
-    def _pass(self, slots: int) -> None:
+    def _move_ahead(self, slots: int) -> None:
         before = self.slot
         self.slot += slots
         self.time_ms += slots * self.slot_ms
         oldest = max(0, self.slot - BLOCKHASH_BLOCKS)
         self._recent = {key: slot for key, slot in self._recent.items() if slot >= oldest}
-        self._remember(max(oldest, before + 1))
+        self._remember_blockhashes(max(oldest, before + 1))
 
-    def _remember(self, first: int) -> None:
+    def _remember_blockhashes(self, first: int) -> None:
         for slot in range(first, self.slot + 1):
             self._recent[self.blockhash(slot)] = slot
 
@@ -159,11 +159,11 @@ class Chain:
         return self.time_ms // 1000
 
     def block_time(self, slot: int) -> int:
-        """Return seconds since the Unix epoch at the start of `slot`, computed from the present."""
+        """Return the Unix time at which `slot` started, computed back from the current slot."""
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
-        """Return the state to store; no answer has a slot above `ceiling` until the next state."""
+        """Return the state to store. Until the next state, answers name slots up to `ceiling`."""
         return ChainState(self.slot, self.time_ms, self.skew_ms, ceiling)
 
 
@@ -175,7 +175,7 @@ _VOTE_ACCOUNT_BYTES = 3762
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LedgerKeys:
-    """The keys of every ledger, derived from its seed; they are secrets without any real value."""
+    """A ledger's own keys, derived from its seed. They are secret, but protect nothing of value."""
 
     faucet: Keypair
     identity: Keypair
@@ -189,7 +189,7 @@ class LedgerKeys:
 
 
 class LocalLedger:
-    """One open ledger. `vm`, `chain`, `storage`, `cast` and `options` are read by the methods."""
+    """One open ledger. JSON-RPC methods read `vm`, `chain`, `storage`, `cast` and `options`."""
 
     vm: Vm
     chain: Chain
@@ -206,7 +206,7 @@ class LocalLedger:
         try:
             seed = self.storage.meta("seed")
             if seed is None:
-                seed = self._create()
+                seed = self._create_genesis()
             self.seed = seed
             self.cast = LedgerKeys.from_seed(seed)
             self.load()
@@ -214,7 +214,7 @@ class LocalLedger:
             self.storage.close()
             raise
 
-    def _create(self) -> bytes:
+    def _create_genesis(self) -> bytes:
         seed = secrets.token_bytes(32)
         vm = Vm(self.options.slots_per_epoch, self.options.rent_per_byte)
         accounts = genesis_accounts(vm, LedgerKeys.from_seed(seed), self.options)
@@ -231,7 +231,7 @@ class LocalLedger:
         return seed
 
     def load(self) -> None:
-        """Build the bank and the chain from stored data; uncommitted changes are lost."""
+        """Build the virtual machine and the chain from stored data; drop uncommitted changes."""
         self.storage.rollback()
         stored = {name: self.storage.meta(name) for name in ("slots_per_epoch", *_STATE_FIELDS)}
         number = {
@@ -264,12 +264,12 @@ class LocalLedger:
         self._accounts: dict[Pubkey, Account | None] = {}
 
     def sync(self) -> None:
-        """Move the bank ahead to the clock's slot; called before a batch of calls."""
+        """Move chain and virtual machine ahead to the clock's slot, before a batch of calls."""
         self.chain.advance(self.options.clock())
         self.follow_chain()
 
     def follow_chain(self) -> None:
-        """Update the bank's sysvars to the chain's slot, and the stakes to its epoch."""
+        """Set the virtual machine's sysvars for the chain's slot, and the stakes for its epoch."""
         chain = self.chain
         if chain.slot == self._synced_slot:
             return
@@ -297,7 +297,7 @@ class LocalLedger:
         self._synced_epoch = epoch
 
     def skip(self, slots: int) -> None:
-        """Let `slots` pass at once."""
+        """Move chain and virtual machine ahead by `slots` at once."""
         self.chain.skip(slots)
         self.follow_chain()
 
@@ -311,7 +311,7 @@ class LocalLedger:
         return hashlib.sha256(self.seed + b"genesis").digest()
 
     def with_context(self, value: Any) -> dict[str, Any]:
-        """Return `value` with its slot, in the form of most answers about state."""
+        """Return `value` with the current slot, in the form of Agave's `RpcResponse`."""
         return {"context": {"apiVersion": API_VERSION, "slot": self.chain.slot}, "value": value}
 
     def stakes(self) -> Mapping[Pubkey, int]:
@@ -402,7 +402,7 @@ def genesis_accounts(vm: Vm, cast: LedgerKeys, options: LocalnetOptions) -> dict
         cast.identity.pubkey(): Account(IDENTITY_LAMPORTS, b"", SYSTEM_PROGRAM),
         WRAPPED_SOL_MINT: _native_mint(vm, TOKEN_PROGRAM_ID),
         Pubkey.from_string(TOKEN_2022_WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_2022_PROGRAM_ID),
-        cast.stake.pubkey(): _stake(vm, cast, options.validator_stake_lamports),
+        cast.stake.pubkey(): _stake_account(vm, cast, options.validator_stake_lamports),
     }
     vm.put(accounts)
     _make_vote_account(vm, cast)
@@ -424,7 +424,7 @@ def _native_mint(vm: Vm, program: Pubkey) -> Account:
     return Account(vm.rent(len(data)), data, program)
 
 
-def _stake(vm: Vm, cast: LedgerKeys, lamports: int) -> Account:
+def _stake_account(vm: Vm, cast: LedgerKeys, lamports: int) -> Account:
     reserve = vm.rent(stakes.STAKE_ACCOUNT_BYTES)
     data = stakes.pack_genesis_stake(cast.identity.pubkey(), cast.vote.pubkey(), lamports, reserve)
     return Account(lamports + reserve, data, STAKE_PROGRAM_ID)

@@ -45,7 +45,7 @@ _SHA256 = "f4e92900146219108e6f7f644179b7a66183e664fc77ae7d62ba2790392bd50d"
 
 
 def seeded(name: str) -> Keypair:
-    """Return the key every localnet has under this name."""
+    """Return the key pair that is the same under this name on every localnet."""
     return Keypair.from_seed(hashlib.sha256(f"solward localnet {name}".encode()).digest())
 
 
@@ -101,7 +101,7 @@ POOLS = (
 
 
 def genesis_accounts(rent_per_byte: int = LOCALNET_RENT_PER_BYTE) -> Mapping[Pubkey, Account]:
-    """Return the program, the mints, the pools and their vaults, each with its rent."""
+    """Return the accounts of the market's program, mints, pools and vaults, rent included."""
 
     def rent(size: int) -> int:
         return rent_of(size, rent_per_byte)
@@ -142,7 +142,7 @@ def _vault(mint: Pubkey, amount: int, rent: int) -> Account:
 
 
 def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]:
-    """Return the price of a whole token in dollars, from the pools' reserves; a USDC is one dollar.
+    """Return each whole token's price in dollars, from the pools' reserves; 1 USDC is 1 dollar.
 
     It is the price before a trade. A trade pays less, by its fee and by its effect on the price.
 
@@ -174,7 +174,7 @@ def _whole_per_sol(pool: Pool, held: Mapping[str, int]) -> Fraction | None:
 
 @cache
 def program_file() -> bytes:
-    """Return the program; `tests/market_source.py` has its source, and writes this file.
+    """Return the market program's ELF file, which `tests/market_source.py` builds.
 
     Raises:
         ValueError: the file is another one.

@@ -61,7 +61,7 @@ class Localnet:
         self._torn = False
         self._changes = 0
         # A daemon: a process that ends without closing ends as if killed, and loses nothing either.
-        self._thread = threading.Thread(target=self._work, name="localnet", daemon=True)
+        self._thread = threading.Thread(target=self._run_batches, name="localnet", daemon=True)
         self._thread.start()
 
     @classmethod
@@ -98,7 +98,7 @@ class Localnet:
         return self._changes
 
     async def advance_slots(self, slots: int) -> None:
-        """Move the ledger ahead by `slots` at once, for tests, which have no time to wait."""
+        """Move the ledger ahead by `slots` at once, so that tests need not wait."""
         await self._enqueue(CONTROL_METHODS["solward_advanceSlots"], [slots])
 
     async def advance_epochs(self, epochs: int) -> None:
@@ -110,10 +110,10 @@ class Localnet:
         await self._enqueue(CONTROL_METHODS["solward_setRent"], [per_byte])
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` on the event loop after each durable commit; returns how to stop that."""
+        """Call `listener` on the event loop after each durable commit, until the returned call."""
         self._listeners.append(listener)
         if self._options.ticker and self._ticker is None and not self._closing:
-            self._ticker = self._loop.create_task(self._tick())
+            self._ticker = self._loop.create_task(self._commit_every_slot())
 
         def unsubscribe() -> None:
             with contextlib.suppress(ValueError):
@@ -125,7 +125,7 @@ class Localnet:
         return unsubscribe
 
     async def close(self) -> None:
-        """Answer the queued calls, store the chain and release the file; may be called again."""
+        """Answer the queued calls, store the chain and release the file; later calls do nothing."""
         self._closing = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -141,26 +141,26 @@ class Localnet:
         self._queue.put(_Call(method, params, future))
         return await future
 
-    async def _tick(self) -> None:
+    async def _commit_every_slot(self) -> None:
         while True:
             await asyncio.sleep(self._options.slot_ms / 1000)
             with contextlib.suppress(RpcError):
                 await self._enqueue(None, ())
 
-    def _work(self) -> None:
+    def _run_batches(self) -> None:
         closing = False
         while not closing:
-            batch, closing = self._take()
-            commit = self._run(batch)
+            batch, closing = self._take_batch()
+            commit = self._run_batch(batch)
             # A closed loop takes no answers; the calls are durable all the same.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._answer, batch, commit)
+                self._loop.call_soon_threadsafe(self._answer_batch, batch, commit)
         try:
             self._ledger.close()
         except Exception:
             _log.exception("the ledger could not be closed cleanly")
 
-    def _take(self) -> tuple[list[_Call], bool]:
+    def _take_batch(self) -> tuple[list[_Call], bool]:
         item = self._queue.get()
         batch: list[_Call] = []
         while item is not None:
@@ -173,15 +173,15 @@ class Localnet:
                 return batch, False
         return batch, True
 
-    def _run(self, batch: list[_Call]) -> Commit | None:
+    def _run_batch(self, batch: list[_Call]) -> Commit | None:
         try:
             if self._torn:
                 self._ledger.load()
                 self._torn = False
             self._ledger.sync()
-            commits = [self._execute(call) for call in batch]
+            commits = [self._execute_call(call) for call in batch]
             commits.append(self._ledger.commit())
-            return _merge([commit for commit in commits if commit is not None])
+            return _merge_commits([commit for commit in commits if commit is not None])
         except Exception:
             # Nothing of the batch is durable: all its calls fail, and the ledger is loaded again.
             _log.exception("a batch of calls was rolled back")
@@ -190,7 +190,7 @@ class Localnet:
             self._torn = True
             return None
 
-    def _execute(self, call: _Call) -> Commit | None:
+    def _execute_call(self, call: _Call) -> Commit | None:
         if call.method is None:
             return None
         try:
@@ -216,7 +216,7 @@ class Localnet:
             call.error = RpcError(INTERNAL_ERROR, "Internal error: the call panicked")
         return None
 
-    def _answer(self, batch: list[_Call], commit: Commit | None) -> None:
+    def _answer_batch(self, batch: list[_Call], commit: Commit | None) -> None:
         if commit is not None:
             self._changes += bool(commit.accounts)
             for listener in tuple(self._listeners):
@@ -228,7 +228,7 @@ class Localnet:
             call.resolve()
 
 
-def _merge(commits: list[Commit]) -> Commit | None:
+def _merge_commits(commits: list[Commit]) -> Commit | None:
     if len(commits) < 2:
         return commits[0] if commits else None
     accounts = {key: account for commit in commits for key, account in commit.accounts.items()}

@@ -23,8 +23,8 @@ _BOOTED_NS = time.time_ns() - time.clock_gettime_ns(_UPTIME)
 
 
 def wall_clock_ms() -> int:
-    """Return milliseconds since the Unix epoch: the machine's clock at the process's start plus the
-    uptime since then, so that setting the clock does not change an open ledger's time."""
+    """Return Unix milliseconds: the clock at the process's start plus the uptime since then.
+    So a change of the machine's clock does not change an open ledger's time."""
     return (_BOOTED_NS + time.clock_gettime_ns(_UPTIME)) // 1_000_000
 
 

@@ -22,7 +22,7 @@ from solward.solana.tokens import token_account as strict_token_account
 from solward_localnet.accountindex import mint_account, plain
 
 ParseContext = Callable[[Pubkey], Account | None]
-"""Looks an account up; None where there is none. Token accounts need their mint's decimals."""
+"""Returns the account at an address, or None. Token accounts are parsed with their mint."""
 
 Parsed = dict[str, Any]
 
@@ -30,7 +30,7 @@ _ZERO_KEY = bytes(32)
 
 
 class Unparsable(Exception):
-    """The bytes do not have the layout, or no parser knows their program."""
+    """The bytes do not have the expected layout, or there is no parser for their program."""
 
 
 class Reader:
@@ -111,7 +111,7 @@ class Reader:
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 
     def optional_key(self) -> str | None:
-        """Return an address as base58; a byte before it tells whether it is present."""
+        """Return an address as base58; None if the byte before it says that it is absent."""
         return self.key() if self.boolean() else None
 
     def short_text(self) -> str:
@@ -136,8 +136,8 @@ def json_float(value: float) -> float | None:
 
 
 Fields = Mapping[str, Callable[[Reader], Any]]
-"""Names and readers of values that follow each other. A name that ends with `?` is left out where
-its value is None."""
+"""The names of consecutive values, each with the function that reads it. A name that ends with `?`
+is omitted if its value is None."""
 
 
 def read_fields(fields: Fields, read: Reader) -> Parsed:
@@ -167,10 +167,10 @@ class Layout:
     authority: str = ""
 
 
-def apply(
+def parse_numbered(
     layouts: Mapping[int, Layout], kind: int, accounts: Sequence[str], read: Reader
 ) -> Parsed:
-    """Return `{"type", "info"}` of instruction number `kind`, whose fields `read` reads next.
+    """Return `{"type", "info"}` of instruction number `kind`; `read` is at its first field.
 
     Raises:
         Unparsable: no such instruction, missing accounts, or data too short.
@@ -181,8 +181,8 @@ def apply(
 
 
 def parsed_call(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed:
-    """Return `{"type", "info"}` of an instruction of this layout; raises as `apply` does."""
-    info, left = _named(layout.accounts, accounts)
+    """Return `{"type", "info"}` of an instruction with this layout; see `parse_numbered`."""
+    info, left = _name_accounts(layout.accounts, accounts)
     info |= read_fields(layout.fields, read)
     name = layout.authority
     if name and not left:
@@ -194,8 +194,8 @@ def parsed_call(layout: Layout, accounts: Sequence[str], read: Reader) -> Parsed
     return {"type": layout.type, "info": info}
 
 
-def _named(names: Sequence[str], accounts: Sequence[str]) -> tuple[Parsed, list[str]]:
-    """Return the accounts by their names, and the accounts without a name."""
+def _name_accounts(names: Sequence[str], accounts: Sequence[str]) -> tuple[Parsed, list[str]]:
+    """Return the named accounts by name, and the remaining accounts."""
     if len(accounts) < len(names):
         raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
     info: Parsed = {}
@@ -242,7 +242,7 @@ EXTENSION_TYPES = (
     "pausableAccount",
     "permissionedBurn",
 )
-"""By spl_token_2022's number of an `ExtensionType`, its name in instructions."""
+"""The name of each `ExtensionType` in instructions; its index is spl_token_2022's number."""
 
 
 def ui_token_amount(amount: int, decimals: int) -> Parsed:
@@ -287,10 +287,10 @@ def parse_token(pubkey: Pubkey, account: Account, context: ParseContext) -> Pars
     data = account.data
     token = strict_token_account(plain(account), strict=True)
     if token is not None:
-        return {"type": "account", "info": _token_account(token, context) | _extensions(data)}
+        return {"type": "account", "info": _token_account(token, context) | _parse_extensions(data)}
     mint = mint_account(pubkey, account)
     if mint is not None:
-        return {"type": "mint", "info": _mint(mint) | _extensions(data)}
+        return {"type": "mint", "info": _parse_mint(mint) | _parse_extensions(data)}
     if len(data) == MULTISIG_BYTES:
         info = read_fields(_MULTISIG, Reader(data))
         if not info["isInitialized"]:
@@ -318,7 +318,7 @@ def _token_account(token: TokenAccount, context: ParseContext) -> Parsed:
     return info
 
 
-def _mint(mint: Mint) -> Parsed:
+def _parse_mint(mint: Mint) -> Parsed:
     return {
         "mintAuthority": mint.mint_authority,
         "supply": str(mint.supply),
@@ -328,22 +328,22 @@ def _mint(mint: Mint) -> Parsed:
     }
 
 
-def _signers(read: Reader) -> list[str]:
+def _read_signers(read: Reader) -> list[str]:
     signers = [read.key_or_none() for _ in range(11)]
     return [signer for signer in signers if signer is not None]
 
 
-def _extensions(data: bytes) -> Parsed:
+def _parse_extensions(data: bytes) -> Parsed:
     """Return the extensions as `{"extension": name, "state": {...}}`, in the order they are stored.
 
     Extensions without a state have their name alone. One that cannot be read, and the confidential
     transfer family, is listed as `unparsableExtension`, which is Agave's name for such.
     """
-    found = [_extension(kind, value) for kind, value in read_extensions(data, strict=True)]
+    found = [_parse_extension(kind, value) for kind, value in read_extensions(data, strict=True)]
     return {"extensions": found} if found else {}
 
 
-def _extension(kind: int, data: bytes) -> Parsed:
+def _parse_extension(kind: int, data: bytes) -> Parsed:
     try:
         name = EXTENSION_TYPES[kind]
         fields = _EXTENSIONS[name]
@@ -354,16 +354,16 @@ def _extension(kind: int, data: bytes) -> Parsed:
     return shown | {"state": state} if fields else shown
 
 
-def _account_state(read: Reader) -> str:
+def _read_account_state(read: Reader) -> str:
     state = read.u8()
     return _STATES[state] if state < len(_STATES) else _STATES[0]
 
 
-def _multiplier(read: Reader) -> str:
+def _read_multiplier(read: Reader) -> str:
     return str(read.double()).removesuffix(".0")
 
 
-def _transfer_fee(read: Reader) -> Parsed:
+def _read_transfer_fee(read: Reader) -> Parsed:
     return read_fields(_TRANSFER_FEE, read)
 
 
@@ -371,7 +371,7 @@ _MULTISIG: Fields = {
     "numRequiredSigners": Reader.u8,
     "numValidSigners": Reader.u8,
     "isInitialized": Reader.boolean,
-    "signers": _signers,
+    "signers": _read_signers,
 }
 _TRANSFER_FEE: Fields = {
     "epoch": Reader.u64,
@@ -387,12 +387,12 @@ _EXTENSIONS: Mapping[str, Fields] = {
         "transferFeeConfigAuthority": Reader.key_or_none,
         "withdrawWithheldAuthority": Reader.key_or_none,
         "withheldAmount": Reader.u64,
-        "olderTransferFee": _transfer_fee,
-        "newerTransferFee": _transfer_fee,
+        "olderTransferFee": _read_transfer_fee,
+        "newerTransferFee": _read_transfer_fee,
     },
     "transferFeeAmount": {"withheldAmount": Reader.u64},
     "mintCloseAuthority": {"closeAuthority": Reader.key_or_none},
-    "defaultAccountState": {"accountState": _account_state},
+    "defaultAccountState": {"accountState": _read_account_state},
     "immutableOwner": {},
     "memoTransfer": {"requireIncomingTransferMemos": Reader.boolean},
     "nonTransferable": {},
@@ -430,9 +430,9 @@ _EXTENSIONS: Mapping[str, Fields] = {
     "tokenGroupMember": {"mint": Reader.key, "group": Reader.key, "memberNumber": Reader.u64},
     "scaledUiAmount": {
         "authority": Reader.key_or_none,
-        "multiplier": _multiplier,
+        "multiplier": _read_multiplier,
         "newMultiplierEffectiveTimestamp": Reader.i64,
-        "newMultiplier": _multiplier,
+        "newMultiplier": _read_multiplier,
     },
     "pausable": {"authority": Reader.key_or_none, "paused": Reader.boolean},
     "pausableAccount": {},

@@ -40,7 +40,7 @@ class _BodyTooLargeError(Exception):
 
 
 class _ClientGoneError(Exception):
-    """The client closed the connection before its request was whole."""
+    """The client closed the connection before it had sent its whole request."""
 
 
 def application(call: Call) -> Application:
@@ -56,12 +56,12 @@ def application(call: Call) -> Application:
                 message = (await receive())["type"]
                 await send({"type": f"{message}.complete"})
         elif scope["type"] == "http":
-            await _respond(scope, receive, send, call)
+            await _send_response(scope, receive, send, call)
 
     return app
 
 
-async def _respond(scope: Scope, receive: Receive, send: Send, call: Call) -> None:
+async def _send_response(scope: Scope, receive: Receive, send: Send, call: Call) -> None:
     method, headers = scope["method"], dict(scope["headers"])
     kind = headers.get(b"content-type", b"").partition(b";")[0]
     if method == "OPTIONS":
@@ -78,7 +78,7 @@ async def _respond(scope: Scope, receive: Receive, send: Send, call: Call) -> No
         await _send(send, 415, text, _TEXT)
     else:
         try:
-            body = await _read(receive)
+            body = await _read_body(receive)
         except _BodyTooLargeError:
             text = f"request body too large: at most {MAX_BODY_BYTES} bytes are accepted\n"
             # Part of the body may be unread, so the connection cannot be used for another request.
@@ -89,7 +89,7 @@ async def _respond(scope: Scope, receive: Receive, send: Send, call: Call) -> No
             await _send(send, 200, await answer(body, call) or "", _JSON)
 
 
-async def _read(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     body, total = bytearray(), 0
     while True:
         message = await receive()
@@ -143,12 +143,12 @@ class Addresses:
     @property
     def http(self) -> str:
         """The JSON-RPC address."""
-        return f"http://{_in_url(self.host)}:{self.http_port}"
+        return f"http://{_url_host(self.host)}:{self.http_port}"
 
     @property
     def ws(self) -> str:
         """The WebSocket address."""
-        return f"ws://{_in_url(self.host)}:{self.ws_port}"
+        return f"ws://{_url_host(self.host)}:{self.ws_port}"
 
 
 class RpcNode(Protocol):
@@ -174,7 +174,7 @@ async def serving(
     Raises:
         OSError: an address cannot be listened on.
     """
-    http_socket, ws_socket = _bind(host, http_port, ws_port)
+    http_socket, ws_socket = _sockets(host, http_port, ws_port)
     addresses = Addresses(host, http_socket.getsockname()[1], ws_socket.getsockname()[1])
     pubsub = PubSub(localnet.call)
     unsubscribe = localnet.subscribe(pubsub.publish)
@@ -198,7 +198,7 @@ async def serving(
         unsubscribe()
 
 
-def _bind(host: str, http_port: int, ws_port: int | None) -> tuple[socket.socket, socket.socket]:
+def _sockets(host: str, http_port: int, ws_port: int | None) -> tuple[socket.socket, socket.socket]:
     attempts = _PAIR_ATTEMPTS if http_port == 0 and ws_port is None else 1
     while True:
         attempts -= 1
@@ -219,5 +219,5 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _in_url(host: str) -> str:
+def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

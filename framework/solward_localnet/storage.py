@@ -209,7 +209,7 @@ class Storage:
         self._write("INSERT INTO address_transactions VALUES (?, ?)", rows)
 
     def transaction_count(self) -> int:
-        """Count the transactions that landed; they are numbered from 1 without a gap."""
+        """Return the number of landed transactions, which are numbered from 1 without a gap."""
         return self._row("SELECT max(seq) FROM transactions")[0] or 0
 
     def transactions_between(self, first: int, last: int) -> int:
@@ -218,9 +218,9 @@ class Storage:
         return int(self._row(query, first, last)[0])
 
     def status(self, signature: str) -> tuple[int, Any | None] | None:
-        """Return slot and error (None: success) of a transaction, or None if it did not land."""
+        """Return a landed transaction's slot and error (None: success); None if it did not land."""
         row = self._row("SELECT slot, err FROM transactions WHERE signature = ?", signature)
-        return None if row is None else (row[0], _error(row[1]))
+        return None if row is None else (row[0], _parse_error(row[1]))
 
     def has_message(self, message_hash: bytes) -> bool:
         """Return whether a transaction with this message has landed, with any signatures."""
@@ -230,15 +230,15 @@ class Storage:
     def transaction(self, signature: str) -> StoredTransaction | None:
         """Return the stored transaction with this base58 signature."""
         row = self._row(_SELECT + " WHERE signature = ?", signature)
-        return None if row is None else _stored(row)
+        return None if row is None else _from_row(row)
 
     def transactions_in(self, slot: int) -> list[StoredTransaction]:
         """Return the transactions that landed in `slot`, in order."""
         rows = self._connection.execute(_SELECT + " WHERE slot = ? ORDER BY seq", (slot,))
-        return [_stored(row) for row in rows]
+        return [_from_row(row) for row in rows]
 
     def sequence(self, signature: str) -> int | None:
-        """Return a transaction's number in the order of landing."""
+        """Return a transaction's number in the order in which transactions landed."""
         row = self._row("SELECT seq FROM transactions WHERE signature = ?", signature)
         return None if row is None else int(row[0])
 
@@ -255,7 +255,7 @@ class Storage:
             " WHERE a.address = ? AND a.seq < ? AND a.seq > ? ORDER BY a.seq DESC LIMIT ?",
             (bytes(address), 2**62 if before is None else before, until or 0, limit),
         )
-        return [(row[0], row[1], row[2], _error(row[3]), row[4]) for row in rows]
+        return [(row[0], row[1], row[2], _parse_error(row[3]), row[4]) for row in rows]
 
     def stake_history(self) -> dict[int, tuple[int, int, int]]:
         """Return (effective, activating, deactivating) lamports of the newest 512 epochs."""
@@ -268,7 +268,7 @@ class Storage:
 
 
 def _open_file(path: Path | None) -> sqlite3.Connection:
-    """Open or create the file, or a ledger in memory for None; transactions are the caller's.
+    """Open or create the file, or a ledger in memory for None, without implicit transactions.
 
     The connection keeps SQLite's exclusive lock until it is closed, and may be used by any one
     thread at a time.
@@ -284,7 +284,7 @@ def _open_file(path: Path | None) -> sqlite3.Connection:
         timeout=0,
     )
     try:
-        _prepare(connection)
+        _check_or_create(connection)
     except sqlite3.OperationalError as error:
         connection.close()
         if "locked" in str(error):
@@ -299,7 +299,7 @@ def _open_file(path: Path | None) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _check_or_create(connection: sqlite3.Connection) -> None:
     run = connection.execute
     run("PRAGMA locking_mode = EXCLUSIVE")
     run("PRAGMA journal_mode = WAL")
@@ -313,21 +313,21 @@ def _prepare(connection: sqlite3.Connection) -> None:
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
     elif (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
         raise LedgerMismatch(
-            f"the file is of application {application:#x}, version {version}; expected "
-            f"{APPLICATION_ID:#x}, version {SCHEMA_VERSION}: open another, or reset it"
+            f"the file has application id {application:#x} and version {version}, not "
+            f"{APPLICATION_ID:#x} and {SCHEMA_VERSION}: open another file, or reset this one"
         )
 
 
-def _stored(row: Sequence[Any]) -> StoredTransaction:
+def _from_row(row: Sequence[Any]) -> StoredTransaction:
     *values, text = row
     found = dict(zip(_COLUMNS, values, strict=True))
-    found["err"] = _error(found["err"])
+    found["err"] = _parse_error(found["err"])
     for name, value in json.loads(text).items():
         found[name] = tuple(value) if isinstance(value, list) else value
     return StoredTransaction(**found)
 
 
-def _error(text: str | None) -> Any | None:
+def _parse_error(text: str | None) -> Any | None:
     return None if text is None else json.loads(text)
 
 

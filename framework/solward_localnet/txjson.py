@@ -31,7 +31,7 @@ from solward_localnet.parsed import (
     Parsed,
     Reader,
     Unparsable,
-    apply,
+    parse_numbered,
     parsed_call,
     ui_token_amount,
 )
@@ -100,8 +100,8 @@ def transaction_json(record: StoredTransaction, encoding: str, max_version: int 
     answer: Json = {
         "slot": record.slot,
         "blockTime": record.block_time,
-        "transaction": _encode(transaction, record, encoding, addresses),
-        "meta": _meta(record, addresses, parsed=encoding == "jsonParsed"),
+        "transaction": _encoded_transaction(transaction, record, encoding, addresses),
+        "meta": _meta_json(record, addresses, parsed=encoding == "jsonParsed"),
     }
     if max_version is not None:
         answer["version"] = "legacy" if version is None else version
@@ -139,7 +139,7 @@ def _version(message: VersionedMessage) -> int | None:
     return 1 if isinstance(message, MessageV1) else 0
 
 
-def _encode(
+def _encoded_transaction(
     transaction: VersionedTransaction,
     record: StoredTransaction,
     encoding: str,
@@ -153,11 +153,11 @@ def _encode(
         return [base64.b64encode(record.wire).decode("ascii"), encoding]
     signatures = [str(signature) for signature in transaction.signatures]
     loaded, parsed = len(record.loaded_writable), encoding == "jsonParsed"
-    message = _message(transaction.message, addresses, loaded, parsed=parsed)
+    message = _message_json(transaction.message, addresses, loaded, parsed=parsed)
     return {"signatures": signatures, "message": message}
 
 
-def _message(
+def _message_json(
     message: VersionedMessage, addresses: Sequence[str], writable_loaded: int, *, parsed: bool
 ) -> Json:
     body: Json = {"recentBlockhash": str(message.recent_blockhash)}
@@ -197,7 +197,7 @@ def _message(
             }
             for each in message.instructions
         ]
-    return body | _extras(message)
+    return body | _version_fields(message)
 
 
 def is_writable(message: VersionedMessage, index: int) -> bool:
@@ -212,7 +212,7 @@ def is_writable(message: VersionedMessage, index: int) -> bool:
     return index < end and not message.is_key_called_as_program(index)
 
 
-def _extras(message: VersionedMessage) -> Json:
+def _version_fields(message: VersionedMessage) -> Json:
     """Return the fields that a message's version adds to the legacy message."""
     if isinstance(message, MessageV1):
         config = message.config
@@ -258,7 +258,7 @@ def _parsed_instruction(
         }
 
 
-def _meta(record: StoredTransaction, addresses: Sequence[str], *, parsed: bool) -> Json:
+def _meta_json(record: StoredTransaction, addresses: Sequence[str], *, parsed: bool) -> Json:
     inner: Sequence[Mapping[str, Any]] = record.inner_instructions
     meta: Json = {
         "err": record.err,
@@ -308,19 +308,19 @@ _AUTHORITIES = (
 )
 
 
-def _token(accounts: Sequence[str], data: bytes) -> Parsed:
+def _parse_token(accounts: Sequence[str], data: bytes) -> Parsed:
     if data.startswith(TOKEN_METADATA_INITIALIZE):
         return parsed_call(_METADATA_LAYOUT, accounts, Reader(data, len(TOKEN_METADATA_INITIALIZE)))
     read = Reader(data)
     kind = read.u8()
     if kind == Token.SET_AUTHORITY:
-        return _set_authority(accounts, read)
+        return _parse_set_authority(accounts, read)
     if kind == Token.METADATA_POINTER_EXTENSION:
-        return apply(_METADATA_POINTERS, read.u8(), accounts, read)
-    return apply(_TOKEN, kind, accounts, read)
+        return parse_numbered(_METADATA_POINTERS, read.u8(), accounts, read)
+    return parse_numbered(_TOKEN, kind, accounts, read)
 
 
-def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
+def _parse_set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
     kind = read.u8()
     if kind >= len(_AUTHORITIES):
         raise Unparsable(f"{kind} is no authority type")
@@ -329,7 +329,7 @@ def _set_authority(accounts: Sequence[str], read: Reader) -> Parsed:
     return parsed_call(Layout("setAuthority", (owned,), fields, "authority"), accounts, read)
 
 
-def _extension_types(read: Reader) -> list[str] | None:
+def _read_extension_types(read: Reader) -> list[str] | None:
     kinds = [read.u16() for _ in range(read.remaining() // 2)]
     if any(kind >= len(EXTENSION_TYPES) for kind in kinds):
         raise Unparsable("an unknown extension type")
@@ -369,7 +369,7 @@ _TOKEN: Mapping[int, Layout] = {
     18: Layout("initializeAccount3", ("account", "mint"), _OWNER),
     19: Layout("initializeMultisig2", ("multisig", "*signers"), _SIGNERS),
     20: Layout("initializeMint2", ("mint",), _MINT_FIELDS),
-    21: Layout("getAccountDataSize", ("mint",), {"extensionTypes?": _extension_types}),
+    21: Layout("getAccountDataSize", ("mint",), {"extensionTypes?": _read_extension_types}),
     22: Layout("initializeImmutableOwner", ("account",)),
     23: Layout("amountToUiAmount", ("mint",), _AMOUNT),
     24: Layout("uiAmountToAmount", ("mint",), {"uiAmount": Reader.text}),
@@ -416,7 +416,7 @@ def parse_instruction(program_id: str, accounts: Sequence[str], data: bytes) -> 
     return {"program": program, "programId": program_id, "parsed": parse(accounts, data)}
 
 
-def _system(accounts: Sequence[str], data: bytes) -> Parsed:
+def _parse_system(accounts: Sequence[str], data: bytes) -> Parsed:
     read = Reader(data)
     kind = read.u32()
     if kind == System.CREATE_ACCOUNT_ALLOW_PREFUND:
@@ -426,7 +426,7 @@ def _system(accounts: Sequence[str], data: bytes) -> Parsed:
         fields = {"lamports?": lambda _read: lamports or None, **_SPACE, **_OWNER}
         layout = Layout("createAccountAllowPrefund", names, fields)
         return parsed_call(layout, accounts, read)
-    return apply(_SYSTEM, kind, accounts, read)
+    return parse_numbered(_SYSTEM, kind, accounts, read)
 
 
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
@@ -466,7 +466,7 @@ _SYSTEM: Mapping[int, Layout] = {
 }
 
 _CREATE = ("source", "account", "wallet", "mint", "systemProgram", "tokenProgram")
-_ASSOCIATED: Mapping[int, Layout] = {
+_ATA: Mapping[int, Layout] = {
     0: Layout("create", _CREATE),
     1: Layout("createIdempotent", _CREATE),
     2: Layout(
@@ -485,13 +485,13 @@ _ASSOCIATED: Mapping[int, Layout] = {
 
 _MEMO = "spl-memo", lambda _accounts, data: Reader(data).text()
 _PARSERS: Mapping[str, tuple[str, Callable[[Sequence[str], bytes], Any]]] = {
-    SYSTEM_PROGRAM: ("system", _system),
-    TOKEN_PROGRAM: ("spl-token", _token),
-    TOKEN_2022_PROGRAM: ("spl-token", _token),
+    SYSTEM_PROGRAM: ("system", _parse_system),
+    TOKEN_PROGRAM: ("spl-token", _parse_token),
+    TOKEN_2022_PROGRAM: ("spl-token", _parse_token),
     ASSOCIATED_TOKEN_PROGRAM: (
         "spl-associated-token-account",
         # The program's first version had no instruction data: it could only create.
-        lambda accounts, data: apply(_ASSOCIATED, data[0] if data else 0, accounts, Reader(data)),
+        lambda accounts, data: parse_numbered(_ATA, data[0] if data else 0, accounts, Reader(data)),
     ),
     MEMO_V1_PROGRAM: _MEMO,
     MEMO_PROGRAM: _MEMO,

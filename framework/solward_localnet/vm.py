@@ -68,7 +68,7 @@ _BUDGET_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The accounts of a transaction: the message's own, then those loaded from lookup tables."""
+    """The account keys of a transaction: the message's, then those from lookup tables."""
 
     all: tuple[Pubkey, ...]
     writable: tuple[bool, ...]
@@ -104,7 +104,7 @@ class Execution:
         return {key: post for key, writable, pre, post in states if writable and pre != post}
 
 
-def executed(
+def execution_of(
     begun: Execution,
     result: Any,
     tx: VersionedTransaction,
@@ -113,9 +113,8 @@ def executed(
     landed: bool,
     post: tuple[Account | None, ...],
 ) -> Execution:
-    """Return LiteSVM's result of `vm_tx` as the result of `tx`: with the fee that LiteSVM does not
-    charge, and without the ComputeBudget instructions that `_for_vm` added, which ran if the others
-    did."""
+    """Convert LiteSVM's result of `vm_tx` to that of `tx`: add the fee that LiteSVM does not take,
+    and remove the ComputeBudget instructions of `_convert_for_vm`, which ran if the others did."""
     added = len(vm_tx.message.instructions) - len(tx.message.instructions)
     err: Any | None = None
     meta = result if isinstance(result, TransactionMetadata) else result.meta()
@@ -136,13 +135,13 @@ def executed(
         fee=begun.fee + meta.fee(),
         compute_units=meta.compute_units_consumed() - _BUDGET_UNITS * added,
         logs=tuple(logs[: len(logs) - _BUDGET_LINES * added]),
-        inner=_inner(meta),
+        inner=_inner_instructions(meta),
         return_data=_return_data(meta),
         post=post,
     )
 
 
-def _inner(meta: TransactionMetadata) -> tuple[dict[str, Any], ...]:
+def _inner_instructions(meta: TransactionMetadata) -> tuple[dict[str, Any], ...]:
     groups = []
     for index, group in enumerate(meta.inner_instructions()):
         if not group:
@@ -174,14 +173,14 @@ def _return_data(meta: TransactionMetadata) -> dict[str, Any] | None:
 
 
 class VmPanic(Exception):
-    """LiteSVM panicked: its state is unreliable and must be built again."""
+    """LiteSVM panicked, so its state is unreliable and must be built again."""
 
 
 class Vm:
     """A LiteSVM instance and the index of its accounts; used by one thread."""
 
     def __init__(self, slots_per_epoch: int, rent_per_byte: int) -> None:
-        # The instructions that `_for_vm` adds may need one account more than the usual limit.
+        # Instructions that `_convert_for_vm` adds may need one account more than the usual limit.
         features = LiteSVM.mainnet_feature_set()
         features.activate(_MORE_LOCKS, 0)
         self._svm = (
@@ -203,7 +202,7 @@ class Vm:
 
     def account(self, address: Pubkey) -> Account | None:
         """Return the account; None if it does not exist or has no lamports."""
-        return _living(self._svm.get_account(address))
+        return _existing_account(self._svm.get_account(address))
 
     def balance(self, address: Pubkey) -> int:
         """Return the account's lamports; 0 if it does not exist."""
@@ -252,23 +251,23 @@ class Vm:
     def execute(
         self, tx: VersionedTransaction, *, keep_failure: bool = True, nonce: Pubkey | None = None
     ) -> Execution:
-        """Execute and apply a transaction; without `keep_failure` a failed one changes nothing.
+        """Execute a transaction and apply its changes; a failure's only with `keep_failure`.
 
         `nonce` is the account of the durable nonce that stands in for the blockhash, if any.
 
         Raises:
             VmPanic: the transaction made LiteSVM panic.
         """
-        begun, vm_tx = self._begun(tx)
+        begun, vm_tx = self._prepare_run(tx)
         if begun.err is not None:
             return begun
         keys, pre, extra = begun.keys, begun.pre, begun.fee
         try:
-            result = self._guarded(self._svm.send_transaction, vm_tx)
+            result = self._call_vm(self._svm.send_transaction, vm_tx)
         except Exception:
             self.put({keys.all[0]: pre[0]})
             raise
-        post = self._states(keys)
+        post = self._read_states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
         # LiteSVM charges no fee if a transaction does not land; then no priority fee is due either.
         landed = not failed or _lamports(post[0]) < _lamports(pre[0]) - extra
@@ -277,24 +276,24 @@ class Vm:
             post = pre
         elif failed and landed and nonce is not None:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
-            post = self._states(keys)
-        execution = executed(begun, result, tx, vm_tx, landed=landed, post=post)
+            post = self._read_states(keys)
+        execution = execution_of(begun, result, tx, vm_tx, landed=landed, post=post)
         for address, account in execution.changed().items():
             self.index.update(address, account)
         return execution
 
     def simulate(self, tx: VersionedTransaction) -> Execution:
-        """Execute a transaction without applying it; `post` has the accounts as they would be.
+        """Execute a transaction without applying its changes; only `post` has them.
 
         Raises:
             VmPanic: the transaction made LiteSVM panic.
         """
-        begun, vm_tx = self._begun(tx)
+        begun, vm_tx = self._prepare_run(tx)
         if begun.err is not None:
             return begun
         keys, pre, extra = begun.keys, begun.pre, begun.fee
         try:
-            result = self._guarded(self._svm.simulate_transaction, vm_tx)
+            result = self._call_vm(self._svm.simulate_transaction, vm_tx)
         finally:
             if extra and pre[0] is not None:
                 self._svm.set_account(keys.all[0], pre[0])
@@ -302,26 +301,26 @@ class Vm:
         if isinstance(result, SimulatedTransactionInfo):
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
-            post = tuple(_living(after.get(key, old)) for key, old in states)
-        return executed(begun, result, tx, vm_tx, landed=False, post=post)
+            post = tuple(_existing_account(after.get(key, old)) for key, old in states)
+        return execution_of(begun, result, tx, vm_tx, landed=False, post=post)
 
-    def _begun(self, tx: VersionedTransaction) -> tuple[Execution, VersionedTransaction]:
-        """Return the outcome so far of a transaction that has not run, with an error if it must not
-        run, and the transaction for LiteSVM. The fee of a v1 message is taken."""
+    def _prepare_run(self, tx: VersionedTransaction) -> tuple[Execution, VersionedTransaction]:
+        """Charge the priority fee of a v1 message, and return the transaction for LiteSVM, with the
+        outcome before it runs, which has an error if it must not run."""
         keys = self.keys(tx.message)
-        pre = self._states(keys)
+        pre = self._read_states(keys)
         loaded = self._loaded_bytes(tx.message, keys, pre)
         is_long = len(keys.all) > _MOST_LOCKS
         fee = 0 if is_long else priority_fee_of_message(tx.message)
         err: Any | None = "TooManyAccountLocks"
         if not is_long:
-            err = self._take(keys.all[0], pre[0], tx.message)
+            err = self._take_fee(keys.all[0], pre[0], tx.message)
         counted = loaded if err is None else 0
         begun = Execution(keys, err, False, fee, 0, (), (), None, pre, pre, counted)
-        return begun, _for_vm(tx, loaded)
+        return begun, _convert_for_vm(tx, loaded)
 
     def keys(self, message: AnyMessage) -> Keys:
-        """Return the accounts of a message, without those of an unreadable lookup table."""
+        """Return a message's accounts; those of unreadable lookup tables are missing."""
         static, header = message.account_keys, message.header
         signed = header.num_required_signatures
         last_signed = signed - header.num_readonly_signed_accounts
@@ -334,8 +333,8 @@ class Vm:
         for lookup in message.address_table_lookups if isinstance(message, MessageV0) else ():
             table = self._svm.get_account(lookup.account_key)
             data = b"" if table is None else table.data[LOOKUP_TABLE_HEADER_BYTES:]
-            loaded_writable += _at(data, bytes(lookup.writable_indexes))
-            loaded_readonly += _at(data, bytes(lookup.readonly_indexes))
+            loaded_writable += _addresses_at(data, bytes(lookup.writable_indexes))
+            loaded_readonly += _addresses_at(data, bytes(lookup.readonly_indexes))
         return Keys(
             all=(*static, *loaded_writable, *loaded_readonly),
             writable=(*writable, *[True] * len(loaded_writable), *[False] * len(loaded_readonly)),
@@ -346,7 +345,7 @@ class Vm:
             loaded_readonly=tuple(loaded_readonly),
         )
 
-    def _states(self, keys: Keys) -> tuple[Account | None, ...]:
+    def _read_states(self, keys: Keys) -> tuple[Account | None, ...]:
         return tuple(
             # The code of a program is long, does not change and is not needed here.
             Account(self.balance(key), b"", SYSTEM_PROGRAM)
@@ -368,7 +367,7 @@ class Vm:
         )
 
     def _bytes_of_program(self, address: Pubkey) -> int:
-        """Return the bytes that a program and its code take to load, which never change."""
+        """Return how many bytes are loaded for a program and its code; the number never changes."""
         found = self._program_bytes.get(address)
         if found is None:
             account = self.account(address)
@@ -380,8 +379,8 @@ class Vm:
             self._program_bytes[address] = found
         return found
 
-    def _take(self, address: Pubkey, payer: Account | None, message: AnyMessage) -> Any | None:
-        """Charge a v1 message's priority fee, which LiteSVM does not; return an error if unpaid.
+    def _take_fee(self, address: Pubkey, payer: Account | None, message: AnyMessage) -> Any | None:
+        """Charge a v1 message's priority fee, because LiteSVM does not; return an error if unpaid.
 
         A payer that may pay no fee at all is not charged, because LiteSVM refuses it.
         """
@@ -400,7 +399,7 @@ class Vm:
         self._svm.set_account(address, reduced)
         return None
 
-    def _guarded(self, run: Any, tx: VersionedTransaction) -> Any:
+    def _call_vm(self, run: Any, tx: VersionedTransaction) -> Any:
         try:
             return run(tx)
         except Exception:
@@ -429,7 +428,7 @@ class Vm:
         )
 
 
-def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
+def _convert_for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
     """Return the transaction that LiteSVM executes in place of `tx`. LiteSVM takes the limits of a
     v1 message from ComputeBudget instructions, which a cluster ignores there, and not from its
     config (SIMD-0385). So the config's values go into the message's own ComputeBudget instructions,
@@ -457,7 +456,7 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
             kind = each.data[0] if each.data else -1
             run.append(kinds.pop(kinds.index(kind) if kind in kinds else 0))
         else:
-            run.append(CompiledInstruction(_index(keys, _MEMO), b"", b""))
+            run.append(CompiledInstruction(_program_index(keys, _MEMO), b"", b""))
     room = _MOST_INSTRUCTIONS - len(run)
     due = SET_UNIT_LIMIT, *([REQUEST_HEAP] if config.heap_size else [])
     further = [kind for kind in due if kind in kinds][:room]
@@ -465,7 +464,7 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
         more = values[SET_UNIT_LIMIT] + _BUDGET_UNITS * len(further)
         values[SET_UNIT_LIMIT] = min(more, MAX_COMPUTE_UNITS)
     instructions = [
-        _budget(keys, each, values[each]) if isinstance(each, int) else each
+        _budget_instruction(keys, each, values[each]) if isinstance(each, int) else each
         for each in (*run, *further)
     ]
     made = MessageV0(
@@ -483,40 +482,40 @@ def _for_vm(tx: VersionedTransaction, loaded: int) -> VersionedTransaction:
 
 
 def _loads_too_much(message: AnyMessage, loaded: int) -> bool:
-    """Return whether a v1 message loads more bytes of accounts than its limit, by default 0."""
+    """Return whether a v1 message loads more account bytes than its limit, which defaults to 0."""
     if not isinstance(message, MessageV1):
         return False
     return loaded > (message.config.loaded_accounts_data_size_limit or 0)
 
 
-def _budget(keys: list[Pubkey], kind: int, value: int) -> CompiledInstruction:
+def _budget_instruction(keys: list[Pubkey], kind: int, value: int) -> CompiledInstruction:
     data = bytes([kind]) + value.to_bytes(COMPUTE_BUDGET_SIZES[kind] - 1, "little")
-    return CompiledInstruction(_index(keys, _COMPUTE_BUDGET), data, b"")
+    return CompiledInstruction(_program_index(keys, _COMPUTE_BUDGET), data, b"")
 
 
-def _index(keys: list[Pubkey], program: Pubkey) -> int:
+def _program_index(keys: list[Pubkey], program: Pubkey) -> int:
     if program not in keys:
         keys.append(program)
     return keys.index(program)
 
 
 def priority_fee_of_message(message: AnyMessage) -> int:
-    """Return the priority fee of a v1 message, in lamports; older messages give 0 here."""
+    """Return the priority fee of a v1 message, in lamports; 0 for older versions."""
     return message.config.priority_fee or 0 if isinstance(message, MessageV1) else 0
 
 
 def current_nonce(account: Account | None) -> Nonce | None:
-    """Return the durable nonce in an account; None if it is not one of the current version."""
+    """Return the durable nonce in an account; None unless it has the current version."""
     nonce = None if account is None else nonce_account(plain(account))
     return nonce if nonce is not None and nonce.version == 1 else None
 
 
-def _at(addresses: bytes, indexes: bytes) -> list[Pubkey]:
+def _addresses_at(addresses: bytes, indexes: bytes) -> list[Pubkey]:
     found = (addresses[32 * index : 32 * index + 32] for index in indexes)
     return [Pubkey(address) for address in found if len(address) == 32]
 
 
-def _living(account: Account | None) -> Account | None:
+def _existing_account(account: Account | None) -> Account | None:
     return account if account is not None and account.lamports else None
 
 

@@ -41,15 +41,15 @@ from solward_localnet.methods.accounts import account_filters
 from solward_localnet.storage import StoredTransaction
 
 MAX_QUEUED = 4096
-"""Messages that may wait for a slow client before its connection is closed."""
+"""The maximum number of queued messages for a client; beyond it, the connection is closed."""
 
 _log = logging.getLogger(__name__)
 
 Compute = Callable[[], Awaitable[Any]]
-"""Computes a result when its turn to be sent comes."""
+"""A function that computes a queued result right before it is sent."""
 
 Encode = Callable[[Pubkey, Account, Commit], Awaitable[dict[str, Any]]]
-"""Renders an account in the encoding a subscription was made with."""
+"""A function that encodes an account as its subscription requested."""
 
 Landed = Mapping[str, StoredTransaction]
 """The transactions of a commit by their signatures."""
@@ -72,7 +72,7 @@ class Subscriber:
         self.client.put(_notification(method, self.id, result))
 
     def notify_later(self, method: str, compute: Compute) -> None:
-        """Queue a result that is computed only when it is sent."""
+        """Queue a notification whose result is computed right before it is sent."""
         self.client.put((method, self.id, compute))
 
     def end(self) -> None:
@@ -81,15 +81,15 @@ class Subscriber:
 
 
 class Subscription(Protocol):
-    """A subject that a client subscribed to."""
+    """A client's subscription to one subject."""
 
     def publish(self, commit: Commit, landed: Landed) -> None:
-        """Notify the client if a commit concerns the subject."""
+        """Notify the client of a commit that concerns the subject."""
 
 
 @dataclass(slots=True)
 class SignatureWatch:
-    """Waits for one transaction and then ends. `final` also waits for the slot after it."""
+    """Waits for one transaction, or with `final` also for the next slot, and then ends."""
 
     to: Subscriber
     signature: str
@@ -103,27 +103,27 @@ class SignatureWatch:
         if transaction is not None:
             self.settle(transaction.slot, transaction.err, commit.slot)
         elif self._waits is not None and commit.slot > self._waits[0]:
-            self._finish(commit.slot, self._waits[1])
+            self._notify_and_end(commit.slot, self._waits[1])
 
     def settle(self, slot: int, err: Any, current_slot: int) -> None:
         """Notify that the transaction landed in `slot`, at once or when it is final."""
         if self.received:
             self.received = False
-            self.to.notify("signatureNotification", _at(slot, "receivedSignature"))
+            self.to.notify("signatureNotification", _with_slot(slot, "receivedSignature"))
         if self.final and current_slot <= slot:
             self._waits = slot, err
         else:
-            self._finish(slot, err)
+            self._notify_and_end(slot, err)
 
-    def _finish(self, slot: int, err: Any) -> None:
-        self.to.notify("signatureNotification", _at(slot, {"err": err}))
+    def _notify_and_end(self, slot: int, err: Any) -> None:
+        self.to.notify("signatureNotification", _with_slot(slot, {"err": err}))
         self.to.end()
 
 
 @dataclass(frozen=True, slots=True)
 class AccountWatch:
-    """Sends each change of the accounts that `is_of` accepts by address and new state, encoded by
-    `encode`; for a program's accounts with the address."""
+    """Sends the new state of each changed account that `is_of` accepts, encoded by `encode`. With
+    `of_program`, the account's address is sent too."""
 
     to: Subscriber
     is_of: Callable[[Pubkey, Account], bool]
@@ -136,17 +136,17 @@ class AccountWatch:
         for address, state in commit.accounts.items():
             account = state or _EMPTY
             if self.is_of(address, account):
-                self.to.notify_later(method, partial(self._render, address, account, commit))
+                self.to.notify_later(method, partial(self._payload, address, account, commit))
 
-    async def _render(self, address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
+    async def _payload(self, address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
         encoded = await self.encode(address, account, commit)
         keyed = {"pubkey": str(address), "account": encoded}
-        return _at(commit.slot, keyed if self.of_program else encoded)
+        return _with_slot(commit.slot, keyed if self.of_program else encoded)
 
 
 @dataclass(frozen=True, slots=True)
 class LogsWatch:
-    """Sends the logs of transactions that mention an address, or of all if it is None."""
+    """Sends the logs of transactions that mention an address, or of all transactions for None."""
 
     to: Subscriber
     mentions: str | None
@@ -154,13 +154,13 @@ class LogsWatch:
     def publish(self, commit: Commit, _landed: Landed) -> None:
         """See `Subscription`."""
         for transaction in commit.transactions:
-            if self.mentions is None or self.mentions in _addresses(transaction):
+            if self.mentions is None or self.mentions in _mentioned_addresses(transaction):
                 value = {
                     "signature": transaction.signature,
                     "err": transaction.err,
                     "logs": list(transaction.log_messages),
                 }
-                self.to.notify("logsNotification", _at(transaction.slot, value))
+                self.to.notify("logsNotification", _with_slot(transaction.slot, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,41 +182,41 @@ class SlotWatch:
                 self.to.notify("slotNotification", {"slot": slot, "parent": root, "root": root})
 
 
-def _at(slot: int, value: Any) -> dict[str, Any]:
+def _with_slot(slot: int, value: Any) -> dict[str, Any]:
     return {"context": {"slot": slot}, "value": value}
 
 
-def _addresses(transaction: StoredTransaction) -> frozenset[str]:
+def _mentioned_addresses(transaction: StoredTransaction) -> frozenset[str]:
     message = VersionedTransaction.from_bytes(transaction.wire).message
     static: Sequence[Pubkey] = message.account_keys
     loaded = (*transaction.loaded_writable, *transaction.loaded_readonly)
     return frozenset((*map(str, static), *loaded))
 
 
-def _signature(to: Subscriber, params: Sequence[Any], _call: Call) -> SignatureWatch:
+def _watch_signature(to: Subscriber, params: Sequence[Any], _call: Call) -> SignatureWatch:
     signature = parse_signature(string_at(params, 0))
     config = config_at(params, 1)
     final = commitment(config) == "finalized"
     return SignatureWatch(to, signature, final, flag(config, "enableReceivedNotification"))
 
 
-def _account(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
+def _watch_account(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
     wanted = pubkey_at(params, 0)
-    encode = _encoder(call, config_at(params, 1))
-    return AccountWatch(to, lambda address, _account: address == wanted, encode, of_program=False)
+    encode = _make_encoder(call, config_at(params, 1))
+    return AccountWatch(to, lambda address, _state: address == wanted, encode, of_program=False)
 
 
-def _program(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
+def _watch_program(to: Subscriber, params: Sequence[Any], call: Call) -> AccountWatch:
     program, config = pubkey_at(params, 0), config_at(params, 1)
     filters = account_filters(config)
 
     def is_of(_address: Pubkey, account: Account) -> bool:
         return account.owner == program and all(matches(account.data) for matches in filters)
 
-    return AccountWatch(to, is_of, _encoder(call, config), of_program=True)
+    return AccountWatch(to, is_of, _make_encoder(call, config), of_program=True)
 
 
-def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> LogsWatch:
+def _watch_logs(to: Subscriber, params: Sequence[Any], _call: Call) -> LogsWatch:
     which = params[0] if params else None
     config_at(params, 1)
     if which in ("all", "allWithVotes"):
@@ -231,7 +231,7 @@ def _logs(to: Subscriber, params: Sequence[Any], _call: Call) -> LogsWatch:
     return LogsWatch(to, str(parse_pubkey(mentions[0])))
 
 
-def _encoder(call: Call, config: Config) -> Encode:
+def _make_encoder(call: Call, config: Config) -> Encode:
     encoding, data_slice = optional_string(config, "encoding"), optional_map(config, "dataSlice")
     check_account_encoding(encoding)
     # A bad slice is the subscriber's mistake: refused here, not at the first change.
@@ -242,13 +242,13 @@ def _encoder(call: Call, config: Config) -> Encode:
         token = token_account(account) if encoding == "jsonParsed" else None
         if token is not None:
             mint = Pubkey.from_string(token.mint)
-            known[mint] = commit.accounts.get(mint) or await _read(call, mint)
+            known[mint] = commit.accounts.get(mint) or await _read_account(call, mint)
         return encode_account(account, encoding, data_slice, address, known.get)
 
     return render
 
 
-async def _read(call: Call, address: Pubkey) -> Account | None:
+async def _read_account(call: Call, address: Pubkey) -> Account | None:
     answered = await call("getAccountInfo", [str(address), {"encoding": "base64"}])
     value = answered["value"]
     if value is None:
@@ -258,22 +258,22 @@ async def _read(call: Call, address: Pubkey) -> Account | None:
 
 
 SUBSCRIBE: Mapping[str, Callable[[Subscriber, Sequence[Any], Call], Subscription]] = {
-    "signatureSubscribe": _signature,
-    "accountSubscribe": _account,
-    "programSubscribe": _program,
-    "logsSubscribe": _logs,
+    "signatureSubscribe": _watch_signature,
+    "accountSubscribe": _watch_account,
+    "programSubscribe": _watch_program,
+    "logsSubscribe": _watch_logs,
     "slotSubscribe": lambda to, _params, _call: SlotWatch(to, roots=False),
     "rootSubscribe": lambda to, _params, _call: SlotWatch(to, roots=True),
 }
-"""How each subscribing method's request is read; raises `RpcError` for bad parameters. The call
-reads the ledger, for the mint of a token account that is to be parsed."""
+"""The function that makes each method's subscription; raises `RpcError` for bad parameters. Its
+`Call` reads the mint of a token account that must be parsed."""
 
 UNSUBSCRIBE = frozenset(name.replace("Subscribe", "Unsubscribe") for name in SUBSCRIBE)
 """The methods that end a subscription."""
 
 
 class PubSub:
-    """All WebSocket connections of one localnet; `publish` is its commit listener.
+    """The subscriptions of all WebSocket clients of one localnet; `publish` listens to its commits.
 
     Attributes:
         ids: ids for future subscriptions.
@@ -287,14 +287,14 @@ class PubSub:
         self.subscriptions: dict[int, Subscription] = {}
 
     def publish(self, commit: Commit) -> None:
-        """Notify the subscribed clients of `commit`. Never blocks: notifications wait in each
-        client's own queue, and a client whose queue is full is cut off."""
+        """Notify the subscribed clients of `commit` without blocking. Notifications wait in a queue
+        for each client, and a client whose queue is full is disconnected."""
         landed = {each.signature: each for each in commit.transactions}
         for subscription in list(self.subscriptions.values()):
             subscription.publish(commit, landed)
 
     async def serve_connection(self, socket: ServerConnection) -> None:
-        """Serve one client until it leaves; for `websockets.asyncio.server.serve`."""
+        """Serve one client until it disconnects; for `websockets.asyncio.server.serve`."""
         await _Client(self, socket).run()
 
 
@@ -313,10 +313,10 @@ class _Client:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        writer = asyncio.create_task(self._write())
+        writer = asyncio.create_task(self._send_queued())
         try:
             async for message in self._socket:
-                await self._receive(message)
+                await self._handle_message(message)
         except ConnectionClosed:
             pass
         finally:
@@ -326,17 +326,17 @@ class _Client:
                 task.cancel()
             await asyncio.gather(writer, *self._tasks, return_exceptions=True)
 
-    async def _receive(self, message: str | bytes) -> None:
+    async def _handle_message(self, message: str | bytes) -> None:
         # A client must have a subscription's id before it is notified under that id.
         self._waiting = []
-        response = await answer(message, self._dispatch)
+        response = await answer(message, self._call_method)
         waiting, self._waiting = self._waiting, None
         if response is not None:
             self.put(response)
         for item in waiting:
             self.put(item)
 
-    async def _write(self) -> None:
+    async def _send_queued(self) -> None:
         with contextlib.suppress(ConnectionClosed):
             while True:
                 item = await self._queue.get()
@@ -358,14 +358,14 @@ class _Client:
         try:
             self._queue.put_nowait(item)
         except asyncio.QueueFull:
-            _log.warning("a WebSocket client does not read what it subscribed to: cut off")
+            _log.warning("disconnected a WebSocket client that does not read its notifications")
             self._socket.transport.abort()
 
     def unsubscribe(self, subscription_id: int) -> None:
         self._own.discard(subscription_id)
         self._pubsub.subscriptions.pop(subscription_id, None)
 
-    async def _dispatch(self, method: str, params: Sequence[Any]) -> Any:
+    async def _call_method(self, method: str, params: Sequence[Any]) -> Any:
         build = SUBSCRIBE.get(method)
         if build is not None:
             to = Subscriber(self, next(self._pubsub.ids))

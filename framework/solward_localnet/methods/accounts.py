@@ -112,7 +112,7 @@ def keyed_accounts(
 
 
 def account_filters(config: Config) -> list[Filter]:
-    """Return the predicates over account data of the configuration's `filters`."""
+    """Return the configuration's `filters` as predicates over account data."""
     given = config.get("filters")
     if given is None:
         return []
@@ -120,24 +120,24 @@ def account_filters(config: Config) -> list[Filter]:
         raise wrong_type(given, "a sequence")
     if len(given) > MAX_FILTERS:
         raise invalid_params(f"Too many filters provided; max {MAX_FILTERS}")
-    return [_filter(item) for item in given]
+    return [_parse_filter(item) for item in given]
 
 
-def _filter(item: Any) -> Filter:
+def _parse_filter(item: Any) -> Filter:
     if item == "tokenAccountState":
         return lambda data: len(data) >= TOKEN_ACCOUNT_BYTES and data[TOKEN_ACCOUNT_STATE_AT] != 0
     if isinstance(item, dict) and set(item) == {"dataSize"}:
         size = check_integer(item["dataSize"])
         return lambda data: len(data) == size
     if isinstance(item, dict) and set(item) == {"memcmp"}:
-        return _memcmp(item["memcmp"])
+        return _parse_memcmp(item["memcmp"])
     raise invalid_params(
         'Invalid params: a filter is {"memcmp": {"offset", "bytes"}}, {"dataSize"} or'
         f' "tokenAccountState", not {item!r}.'
     )
 
 
-def _memcmp(comparison: Any) -> Filter:
+def _parse_memcmp(comparison: Any) -> Filter:
     if not isinstance(comparison, dict):
         raise wrong_type(comparison, "a map")
     offset = check_integer(comparison.get("offset"))
@@ -174,7 +174,7 @@ def get_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     )
 
 
-def _mint(ledger: LocalLedger, address: Pubkey) -> Mint:
+def _find_mint(ledger: LocalLedger, address: Pubkey) -> Mint:
     account = ledger.vm.account(address)
     if account is None:
         raise invalid_params("Invalid param: could not find mint")
@@ -192,21 +192,21 @@ def get_token_account_balance(ledger: LocalLedger, params: Params) -> dict[str, 
     token = token_account(account)
     if token is None:
         raise invalid_params("Invalid param: not a Token account")
-    mint = _mint(ledger, Pubkey.from_string(token.mint))
+    mint = _find_mint(ledger, Pubkey.from_string(token.mint))
     return ledger.with_context(ui_token_amount(token.amount, mint.decimals))
 
 
 def get_token_supply(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config_at(params, 1)
-    mint = _mint(ledger, address)
+    mint = _find_mint(ledger, address)
     return ledger.with_context(ui_token_amount(mint.supply, mint.decimals))
 
 
 def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config_at(params, 1)
-    decimals = _mint(ledger, address).decimals
+    decimals = _find_mint(ledger, address).decimals
     holders = []
     for holder in ledger.vm.index.token_accounts_with_mint(address):
         token = token_account(ledger.vm.account(holder))
@@ -223,21 +223,21 @@ def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str,
 
 def get_token_accounts_by_owner(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     owner = pubkey_at(params, 0)
-    return _token_accounts(ledger, params, ledger.vm.index.token_accounts_of(owner))
+    return _list_token_accounts(ledger, params, ledger.vm.index.token_accounts_of(owner))
 
 
 def get_token_accounts_by_delegate(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     delegate = str(pubkey_at(params, 0))
     every = chain.from_iterable(map(ledger.vm.index.owned_by_program, TOKEN_PROGRAMS))
-    return _token_accounts(ledger, params, every, delegate)
+    return _list_token_accounts(ledger, params, every, delegate)
 
 
-def _token_accounts(
+def _list_token_accounts(
     ledger: LocalLedger, params: Params, addresses: Iterable[Pubkey], delegate: str | None = None
 ) -> dict[str, Any]:
-    """Return the token accounts at `addresses`, of the mint or program that the parameters name;
-    where a `delegate` is given, those that it may take of."""
-    mint, program = _mint_or_program(ledger, params)
+    """Return the token accounts at `addresses` that belong to the mint or program in `params`, and
+    have the `delegate` if one is given."""
+    mint, program = _parse_owner_filter(ledger, params)
     config = _checked_config(ledger, params, 2)
     found = []
     for address in addresses:
@@ -251,7 +251,7 @@ def _token_accounts(
     return ledger.with_context(keyed_accounts(ledger, found, config))
 
 
-def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[str | None, Pubkey | None]:
+def _parse_owner_filter(ledger: LocalLedger, params: Params) -> tuple[str | None, Pubkey | None]:
     if len(params) < 2:
         raise invalid_params("`params` should have at least 2 argument(s)")
     wanted = params[1]
@@ -259,7 +259,7 @@ def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[str | None, P
         raise wrong_type(wanted, 'a map with "mint" or "programId"')
     if wanted.get("mint") is not None:
         mint = parse_pubkey(wanted["mint"])
-        _mint(ledger, mint)
+        _find_mint(ledger, mint)
         return str(mint), None
     if wanted.get("programId") is not None:
         program = parse_pubkey(wanted["programId"])

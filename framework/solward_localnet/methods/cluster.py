@@ -105,7 +105,7 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     try:
         tx.sanitize()
     except Exception:  # solders.SanitizeError is no subclass of anything narrower
-        raise invalid_params("invalid message: its indexes do not fit") from None
+        raise invalid_params("invalid message: its account indexes are invalid") from None
     known = ledger.chain.blockhash_slot(bytes(message.recent_blockhash)) is not None
     if not known and ledger.usable_nonce(tx) is None:
         return ledger.with_context(None)
@@ -113,8 +113,8 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
-    """Return for each of the last 150 slots the lowest compute unit price that landed in it, or the
-    lowest that wrote one of the accounts if that is higher; 0 for a slot in which nothing landed.
+    """Return for each of the last 150 slots the lowest landed compute unit price, or the lowest of
+    transactions that wrote the given accounts if that is higher; 0 if nothing landed.
 
     Agave computes the same in runtime/src/prioritization_fee.rs.
     """
@@ -124,12 +124,12 @@ def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[
         raise invalid_params(f"Too many inputs provided; max {_MAX_ACCOUNTS}")
     slot = ledger.chain.slot
     return [
-        {"prioritizationFee": _least_price(ledger, number, wanted), "slot": number}
+        {"prioritizationFee": _lowest_price(ledger, number, wanted), "slot": number}
         for number in range(max(0, slot - _FEE_SLOTS + 1), slot + 1)
     ]
 
 
-def _least_price(ledger: LocalLedger, slot: int, wanted: frozenset[str]) -> int:
+def _lowest_price(ledger: LocalLedger, slot: int, wanted: frozenset[str]) -> int:
     everybodys: list[int] = []
     written: dict[str, int] = {}
     for stored in ledger.storage.transactions_in(slot):

@@ -41,11 +41,11 @@ from solward_localnet.landing import (
     land,
     message_hash,
     read_transaction,
-    refusal,
     signature_failure,
     signatures_hold,
     simulated,
     token_balances,
+    why_refused,
 )
 from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.cluster import latest_blockhash
@@ -55,7 +55,7 @@ from solward_localnet.vm import Execution
 MAX_BLOCK_RANGE = 500_000
 
 
-def _slot_at(ledger: LocalLedger, params: Params) -> int:
+def _block_slot(ledger: LocalLedger, params: Params) -> int:
     slot = integer_at(params, 0)
     if slot > ledger.chain.slot:
         raise RpcError(BLOCK_NOT_AVAILABLE, f"Block not available for slot {slot}")
@@ -63,8 +63,8 @@ def _slot_at(ledger: LocalLedger, params: Params) -> int:
 
 
 def get_block(ledger: LocalLedger, params: Params) -> dict[str, Any]:
-    """Return the block of a slot. The current slot's may still grow."""
-    slot = _slot_at(ledger, params)
+    """Return the block of a slot. The current slot's block may still grow."""
+    slot = _block_slot(ledger, params)
     config = config_at(params, 1)
     at_least_confirmed(config)
     details = optional_string(config, "transactionDetails") or "full"
@@ -106,7 +106,7 @@ def max_version(value: Any) -> int | None:
 
 
 def get_block_time(ledger: LocalLedger, params: Params) -> int:
-    return ledger.chain.block_time(_slot_at(ledger, params))
+    return ledger.chain.block_time(_block_slot(ledger, params))
 
 
 def get_blocks(ledger: LocalLedger, params: Params) -> list[int]:
@@ -175,10 +175,10 @@ def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     if verify and not signatures_hold(tx):
         raise signature_failure()
     wanted, encoding = _wanted_accounts(config, ledger.vm.keys(tx.message).all)
-    refused = None if replace else refusal(ledger, tx)[0]
+    refused = None if replace else why_refused(ledger, tx)[0]
     execution = ledger.vm.simulate(tx) if refused is None else None
-    value = simulated(refused) if execution is None else _outcome(ledger, execution)
-    value["accounts"] = _accounts(ledger, execution, wanted, encoding)
+    value = simulated(refused) if execution is None else _simulation_fields(ledger, execution)
+    value["accounts"] = _simulated_accounts(ledger, execution, wanted, encoding)
     if execution is not None and flag(config, "innerInstructions"):
         addresses = [str(key) for key in execution.keys.all]
         value["innerInstructions"] = parsed_inner_instructions(execution.inner, addresses)
@@ -202,7 +202,7 @@ def _wanted_accounts(
     return [parse_pubkey(address) for address in addresses], encoding
 
 
-def _accounts(
+def _simulated_accounts(
     ledger: LocalLedger,
     execution: Execution | None,
     wanted: list[Pubkey] | None,
@@ -225,7 +225,7 @@ def _accounts(
     ]
 
 
-def _outcome(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
+def _simulation_fields(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
     keys = execution.keys
     return simulated(execution.err, execution) | {
         "loadedAccountsDataSize": execution.loaded_bytes,
@@ -262,15 +262,15 @@ def request_airdrop(ledger: LocalLedger, params: Params) -> str:
     most = ledger.options.max_airdrop_lamports
     if not 0 < lamports <= most:
         raise invalid_params(
-            f"Invalid param: an airdrop is of 1 to {most} lamports, not {lamports}"
+            f"Invalid param: an airdrop must be of 1 to {most} lamports, not {lamports}"
         )
     given = optional_string(config, "recentBlockhash")
     blockhash = Hash(ledger.chain.blockhash() if given is None else parse_blockhash(given))
-    tx = _airdrop(ledger, address, lamports, blockhash)
+    tx = _make_airdrop(ledger, address, lamports, blockhash)
     return land(ledger, tx, bytes(tx), preflight=True)
 
 
-def _airdrop(
+def _make_airdrop(
     ledger: LocalLedger, address: Pubkey, lamports: int, blockhash: Hash
 ) -> VersionedTransaction:
     faucet = ledger.cast.faucet
@@ -293,10 +293,10 @@ def get_signature_statuses(ledger: LocalLedger, params: Params) -> dict[str, Any
     signatures = [parse_signature(text) for text in wanted]
     config = config_at(params, 1)
     oldest = 0 if flag(config, "searchTransactionHistory") else ledger.chain.slot - RECENT_SLOTS
-    return ledger.with_context([_status(ledger, text, oldest) for text in signatures])
+    return ledger.with_context([_signature_status(ledger, text, oldest) for text in signatures])
 
 
-def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] | None:
+def _signature_status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] | None:
     found = ledger.storage.status(signature)
     if found is None or found[0] < oldest:
         return None
@@ -312,8 +312,8 @@ def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] 
 
 
 def confirmation_status(ledger: LocalLedger, slot: int) -> str:
-    """Return the status of transactions that landed in `slot`: final at once, or with finality
-    `tower` confirmed at once, because there is one validator, and final one slot later."""
+    """Return the status of transactions that landed in `slot`. They are finalized at once; with
+    finality `tower` they are first confirmed, and finalized one slot later."""
     is_tower = ledger.options.finality == "tower"
     return "confirmed" if is_tower and slot >= ledger.chain.slot else "finalized"
 
@@ -327,7 +327,7 @@ def get_signatures_for_address(ledger: LocalLedger, params: Params) -> list[dict
     limit = MAX_SIGNATURES if limit is None else limit
     if not 1 <= limit <= MAX_SIGNATURES:
         raise invalid_params(f"Invalid limit; max {MAX_SIGNATURES}")
-    before, until = _bound(ledger, config, "before"), _bound(ledger, config, "until")
+    before, until = _sequence(ledger, config, "before"), _sequence(ledger, config, "until")
     if config.get("before") is not None and before is None:
         return []
     found = ledger.storage.signatures_for(address, before=before, until=until, limit=limit)
@@ -344,7 +344,7 @@ def get_signatures_for_address(ledger: LocalLedger, params: Params) -> list[dict
     ]
 
 
-def _bound(ledger: LocalLedger, config: Config, name: str) -> int | None:
+def _sequence(ledger: LocalLedger, config: Config, name: str) -> int | None:
     text = config.get(name)
     return None if text is None else ledger.storage.sequence(parse_signature(text))
 
