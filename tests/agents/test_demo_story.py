@@ -230,7 +230,7 @@ async def test_the_next_start_knows_where_the_seller_was(tmp_path: Path) -> None
 def test_a_day_of_the_demo_passes_the_default_limits() -> None:
     limits = Settings(_env_file=None)
     strategy = demo.strategy("somewhere", "127.0.0.1:4021")
-    parsed = rules.parse(strategy)
+    parsed = rules.parse_rules(strategy)
     balance = spent = Decimal(0)
     acted: list[int] = []
     asked: list[Decimal] = []

@@ -70,7 +70,7 @@ from solward.types.venue import Quote, VenueContext
 from solward.vault.guardrails.rules import Policy
 from solward.vault.money.request import ADMIN
 from solward.vault.store import attempts, pockets
-from solward_plugins.venues.raydium_cpmm import swapped
+from solward_plugins.venues.raydium_cpmm import swap_output
 
 USDC_MINT, BONK_MINT = USDC_POOL.mint, BONK_POOL.mint
 NAMES = {SOL_MINT: "SOL", USDC_MINT: "USDC", BONK_MINT: "BONK"}
@@ -222,7 +222,7 @@ async def test_a_sale_of_sol_costs_the_amount_fee_and_rent(tmp_path: Path) -> No
         before = await swaps.lamports()
         await swapped_by(swaps, venue, SOL_MINT, USDC_MINT, Decimal(1))
         assert before - await swaps.lamports() == SOL + FEE + RENT
-        assert await swaps.units(USDC_MINT) == swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
+        assert await swaps.units(USDC_MINT) == swap_output(SOL, 10**14, 15 * 10**12, fee=2_500)
 
 
 @promise("raydium-quotes-exact")
@@ -265,14 +265,14 @@ async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
             return record
 
         record = await swap("SOL", str(mint), Decimal(1))
-        gross = swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
+        gross = swap_output(SOL, 10**14, 15 * 10**12, fee=2_500)
         arrived = gross - -(-gross // 100)
         assert record.details["outputAmount"] == whole(arrived, 6)
         before = await swaps.lamports()
         record = await swap(str(mint), "SOL", Decimal(100))
         # Of what each trade leaves to protocol and fund nothing trades: 16% of its fee.
         into_pool = 10**8 * 99 // 100 * 99 // 100
-        expected = swapped(
+        expected = swap_output(
             into_pool, 15 * 10**12 - gross, 10**14 + SOL - SOL * 25 // 10_000 * 16 // 100, fee=2_500
         )
         assert await swaps.lamports() - before + FEE == expected
@@ -312,7 +312,7 @@ class Router:
         for hop in hops:
             side = hop.pool.mints.index(hop.sold)
             paid, paying = hop.pool.reserves[side], hop.pool.reserves[1 - side]
-            out = swapped(out, paid, paying, fee=hop.pool.fee)
+            out = swap_output(out, paid, paying, fee=hop.pool.fee)
         to = Pubkey.from_string(asked.get("destinationTokenAccount") or str(ata(taker, bought)))
         more = {"delivers": True} if self.delivers else {}
         swap = self.form(hops, taker, to, amount, out, slippage, **more)
@@ -485,7 +485,7 @@ async def test_whole_transactions_of_the_real_router_are_signed_by_the_pocket_al
             hop = router.hops(*map(Pubkey.from_string, (quote.input_mint, quote.output_mint)))[0]
             side = hop.pool.mints.index(hop.sold)
             paid, paying = hop.pool.reserves[side], hop.pool.reserves[1 - side]
-            out = swapped(quote.in_amount, paid, paying, fee=hop.pool.fee)
+            out = swap_output(quote.in_amount, paid, paying, fee=hop.pool.fee)
             return Quote(
                 quote.input_mint,
                 quote.output_mint,
@@ -498,7 +498,7 @@ async def test_whole_transactions_of_the_real_router_are_signed_by_the_pocket_al
 
         swaps.plugin.build, swaps.plugin.requote = build, requote
         record = await swaps.swap("SOL", "USDC", 1)
-        expected = swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
+        expected = swap_output(SOL, 10**14, 15 * 10**12, fee=2_500)
         assert record.details["outputAmount"] == whole(expected, 6)
         assert await swaps.units(USDC_MINT) == expected
         before = await swaps.lamports()

@@ -130,7 +130,7 @@ async def test_a_ledger_without_the_market_or_with_half_of_it_is_told(service: S
     with pytest.raises(InvalidRequest, match="no demo market"):
         await venue.plugin.quote(asked, empty)
     half = replace(venue.context, ledger=FakeLedger({**found, str(USDC.mint_vault): None}))
-    with pytest.raises(LedgerUnavailable, match="is not whole"):
+    with pytest.raises(LedgerUnavailable, match="lacks an account or funds"):
         await venue.plugin.quote(asked, half)
 
 

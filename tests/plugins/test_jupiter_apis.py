@@ -224,7 +224,7 @@ async def test_an_orders_transaction_is_for_a_taker_that_pays_itself() -> None:
         (
             {"otherAmountThreshold": "16117759"},
             InvalidRequest,
-            "promises 16117759 units now, and 16117760 were quoted",
+            "now promises 16117759 units, but it quoted 16117760",
         ),
     ],
 )
@@ -367,6 +367,6 @@ async def test_a_refusal_of_funds_that_are_there_gets_no_whole_transaction(which
     """It could do anything with them; an instruction is held to the minimum."""
     quote = await Api("v1", V1).quote()
     api = Api(which)
-    with pytest.raises(InvalidRequest, match="refuses a taker that holds what it sells"):
+    with pytest.raises(InvalidRequest, match="refuses even a taker with the sold asset"):
         await api.swap(quote)
     assert api.requests == []

@@ -120,7 +120,7 @@ async def test_an_answer_that_is_too_long_ends_no_host(
         before = {host.pid for host in two[0].hosts}
         # Without a key, which alone would forbid what is compressed.
         with pytest.raises(
-            ProviderError, match="cannot be read: it is encoded, or too large"
+            ProviderError, match="cannot be read: its content is encoded, or too large"
         ) as told:
             await two[1]["openai"].complete(REQUEST, {}, ProviderContext(None, url))
         assert (await ask(two, server)).text == "Fine."

@@ -97,11 +97,11 @@ def test_many_that_ask_at_once_make_it_ready_once_without_stalling_the_loop() ->
         "from solward_plugins.providers.vendors import OPENAI\n"
         "VENDOR = OPENAI.vendor\n"
         "prepared = []\n"
-        "prepare = library._prepare\n"
+        "prepare = library._import_library\n"
         "def counted(vendor):\n"
         "    prepared.append(threading.current_thread() is threading.main_thread())\n"
         "    return prepare(vendor)\n"
-        "library._prepare = counted\n"
+        "library._import_library = counted\n"
         "async def main():\n"
         "    first = asyncio.create_task(library.library(VENDOR))\n"
         "    others = [asyncio.create_task(library.library(VENDOR)) for _ in range(50)]\n"
@@ -155,7 +155,7 @@ def test_no_vocabulary_is_kept_and_tokens_are_counted_all_the_same() -> None:
         "from solward_plugins.llm import library\n"
         "from solward_plugins.providers.vendors import ANTHROPIC\n"
         "VENDOR = ANTHROPIC.vendor\n"
-        "litellm = library._prepare(VENDOR)\n"
+        "litellm = library._import_library(VENDOR)\n"
         "utils = sys.modules['litellm.utils']\n"
         "kept = [utils.json_data, utils.claude_json_str]\n"
         "model = VENDOR.default_model\n"
@@ -178,7 +178,7 @@ def test_a_models_entry_is_looked_up_once_and_each_caller_has_its_own() -> None:
             raise ValueError("not on the list")
         return {"mode": "chat"}
 
-    listed = library._with_cache(look_up)
+    listed = library._cache_by_model(look_up)
     listed(model="a", custom_llm_provider="openai")["mode"] = "responses"
     assert listed(model="a", custom_llm_provider="openai") == {"mode": "chat"}
     assert listed(model="new", custom_llm_provider="xai") == {}

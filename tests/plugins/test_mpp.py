@@ -308,7 +308,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (details(tokenProgram="token"), "tokenProgram"),
     (details(splits={}), "splits must be an array of at most 8"),
     (details(splits=[SPLIT] * 9), "splits must be an array of at most 8"),
-    (details(splits=[SPLIT, {**SPLIT, "amount": "9900"}]), "must leave something"),
+    (details(splits=[SPLIT, {**SPLIT, "amount": "9900"}]), "must add up to less than amount"),
     (details(splits=[{**SPLIT, "amount": 100}]), r"splits\[0\]\.amount"),
     (details(splits=[{**SPLIT, "recipient": "x"}]), r"splits\[0\]\.recipient"),
     (details(splits=[{**SPLIT, "ataCreationRequired": "yes"}]), "ataCreationRequired"),
@@ -336,7 +336,7 @@ async def test_a_malformed_charge_is_refused_by_the_field_s_name(
 @pytest.mark.parametrize("name", ["id", "realm", "request"])
 async def test_a_challenge_lacks_nothing(protocol: LoadedPayment, name: str) -> None:
     for header in (challenge(**{name: ""}), challenge().replace(f'{name}="', f'{name}2="')):
-        with pytest.raises(InvalidRequest, match=f"WWW-Authenticate: {name} must be there"):
+        with pytest.raises(InvalidRequest, match=f"WWW-Authenticate: {name} is required"):
             whole(await protocol.offers(asking(header)))
 
 
@@ -429,7 +429,7 @@ def problem(body: bytes, kind: str = "application/problem+json; charset=utf-8") 
         (receipt(encoded({**RECEIPT, "reference": "0xabc"})), None),
         (
             receipt(encoded({**RECEIPT, "status": "failed"})),
-            PaymentReceipt(SIGNATURE, "the seller says that it failed"),
+            PaymentReceipt(SIGNATURE, "the seller reports a failure"),
         ),
         (receipt("%%%"), None),
         (receipt(""), None),

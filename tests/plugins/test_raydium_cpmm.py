@@ -26,7 +26,7 @@ from solward.solana.programs import CLOCK_SYSVAR
 from solward.solana.tokens import associated_address
 from solward.types.ledger import Account
 from solward.types.venue import Quote, QuoteRequest, SwapInstructions, VenueContext
-from solward_plugins.venues.raydium_cpmm import swapped
+from solward_plugins.venues.raydium_cpmm import swap_output
 
 SOL = WRAPPED_SOL_MINT
 USDC = Pubkey.from_string("EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v")
@@ -104,7 +104,7 @@ async def test_fees_that_lie_in_the_vaults_do_not_trade() -> None:
     ("on", "expected"),
     [
         # Of what is sold: both fees at once, rounded up.
-        (0, swapped(10**9, 10**14, 15 * 10**12, fee=3_500)),
+        (0, swap_output(10**9, 10**14, 15 * 10**12, fee=3_500)),
         # Of what is sold only where that is the mint the fee is taken in, else of what is bought.
         (1, None),
         (2, None),
@@ -115,9 +115,9 @@ async def test_a_creators_fee_is_taken_where_the_pool_says(on: int, expected: in
     first = pool.mints[0] == SOL
     if expected is None:
         if (on == 1) == first:
-            expected = swapped(10**9, 10**14, 15 * 10**12, fee=3_500)
+            expected = swap_output(10**9, 10**14, 15 * 10**12, fee=3_500)
         else:
-            gross = swapped(10**9, 10**14, 15 * 10**12, fee=2_500)
+            gross = swap_output(10**9, 10**14, 15 * 10**12, fee=2_500)
             expected = gross - -(-gross * 1_000 // 1_000_000)
     assert (await quoted(pool, selling(SOL, 10**9))).out_amount == expected
 
@@ -138,7 +138,7 @@ async def test_a_creators_fee_that_is_switched_off_is_none() -> None:
 def test_no_trade_takes_more_than_the_pool_loses_by_its_product(
     paid: int, reserve_in: int, reserve_out: int, fee: int, creator: int, on_input: bool
 ) -> None:
-    given_out = swapped(
+    given_out = swap_output(
         paid, reserve_in, reserve_out, fee=fee, creator_fee=creator, creator_on_input=on_input
     )
     assert 0 <= given_out < reserve_out or given_out == 0
@@ -206,7 +206,7 @@ async def test_a_quote_of_a_pool_that_is_not_configured_is_refused() -> None:
     pool, other = pool_of(RESERVES), pool_of(RESERVES)
     ledger = Ledger(pool, other)
     quote = await raydium_venue().quote(selling(SOL, 10**9), context(ledger, other))
-    with pytest.raises(LedgerUnavailable, match="no configured pool"):
+    with pytest.raises(LedgerUnavailable, match="pool is not configured"):
         await made(ledger, pool, quote)
 
 
@@ -315,9 +315,9 @@ async def test_transfer_fees_of_either_mint_are_counted_as_the_program_does() ->
     ledger.states[str(USDC)] = Account(1, str(TOKEN_2022_PROGRAM_ID), fee_mint(100, 10**12))
     where = context(ledger, pool)
     bought = await raydium_venue().quote(selling(SOL, 10**9), where)
-    gross = swapped(10**9, RESERVES[SOL], RESERVES[USDC], fee=2_500)
+    gross = swap_output(10**9, RESERVES[SOL], RESERVES[USDC], fee=2_500)
     assert bought.out_amount == gross - -(-gross // 100)
     sold = await raydium_venue().quote(selling(USDC, 10**8), where)
-    assert sold.out_amount == swapped(99 * 10**6, RESERVES[USDC], RESERVES[SOL], fee=2_500)
+    assert sold.out_amount == swap_output(99 * 10**6, RESERVES[USDC], RESERVES[SOL], fee=2_500)
     # No price moved by what the mints withhold.
     assert max(bought.price_impact, sold.price_impact) < 0.003

@@ -27,7 +27,7 @@ def seen(sol: str = "1", cycle: int = 1, **balances: str) -> dict[str, Any]:
 
 
 def chosen(strategy: str, observation: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    completion = rules.decide(rules.parse(strategy, SKILLS), observation)
+    completion = rules.decide(rules.parse_rules(strategy, SKILLS), observation)
     if not completion.tool_calls:
         return None
     [call] = completion.tool_calls
@@ -94,7 +94,7 @@ def test_the_first_matching_line_wins() -> None:
         ("when balance.SOL < 1 or cycle > 2 do wait", "cannot read the condition"),
         ("when balance.SOL < much do wait", "cannot read the condition"),
         ("when balance.SOL < 1e3 do wait", "cannot read the condition"),
-        ("every 0 cycles do wait", "every 0 cycles is never"),
+        ("every 0 cycles do wait", "must be at least 1"),
         ("do transfer 1", "expected name=value, not '1'"),
         ("do transfer amount=1 amount=2", "amount is given twice"),
         ('do wait reason="open', "a quote is not closed"),
@@ -103,7 +103,7 @@ def test_the_first_matching_line_wins() -> None:
 )
 def test_anything_else_is_refused_with_its_line(strategy: str, why: str) -> None:
     with pytest.raises(ProviderError) as refused:
-        rules.parse(strategy, SKILLS)
+        rules.parse_rules(strategy, SKILLS)
     assert why in str(refused.value)
 
 

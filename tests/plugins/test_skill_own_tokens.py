@@ -68,11 +68,11 @@ async def test_burning_tells_what_the_wallet_still_holds_and_knows_symbols(
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({}, "Revoked the mint authority of {mint}. Its supply is fixed for ever."),
+        ({}, "Revoked the mint authority of {mint}. The token's supply is fixed for ever."),
         (
             {"authorityType": "freeze"},
             "Revoked the freeze authority of {mint}."
-            " Nobody can freeze its holders' accounts any more.",
+            " Nobody can freeze the token's accounts any more.",
         ),
     ],
 )
@@ -126,6 +126,7 @@ async def test_a_transaction_on_its_way_is_not_to_be_repeated(tmp_path: Path) ->
             text = await skills.run(name, **params)
             assert text.startswith(f"Submitted the {what}"), text
             assert (
-                "Status: pending. It is not known yet whether it lands; do not repeat it." in text
+                "pending. It is not known yet whether the transaction lands; do not repeat it."
+                in text
             )
             assert f"Signature: {await signature(skills)}." in text

@@ -31,9 +31,9 @@ async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBen
         f"Staked 1.5 SOL with validator {validator.address}. Stake account: {account}."
         f" Status: confirmed. Signature: {signature}. Why this validator: Default: the first of 1"
         " that qualify among 1 validator; commission 5% (at most 10%); no complete epoch to judge"
-        " votes by; in the superminority, as none outside it qualifies. It is activating and"
-        " becomes active in the next epoch; unstake_sol with this stake account starts to take it"
-        " back."
+        " votes by; in the superminority, as none outside it qualifies. The stake is activating and"
+        " becomes active in the next epoch; unstake_sol with this stake account starts its"
+        " withdrawal."
     )
 
     async def listed() -> str:
@@ -42,10 +42,10 @@ async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBen
         return line.removeprefix(f"- {account}: ")
 
     assert await listed() == (
-        "1.5 SOL, activating (active in the next epoch; unstake_sol takes it back)"
+        "1.5 SOL, activating (active from the next epoch; unstake_sol deactivates it)"
     )
     await skills.bench.localnet.advance_epochs(1)
-    assert await listed() == "1.5 SOL, active (unstake_sol takes it back)"
+    assert await listed() == "1.5 SOL, active (unstake_sol deactivates it)"
     with pytest.raises(InvalidRequest, match=f"{account} is active; unstake it first"):
         await skills.run("withdraw_stake", stakeAccount=account)
 
@@ -53,11 +53,11 @@ async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBen
     assert said == (
         f"Unstaked stake account {account}, {format_sol(1_500_000_000 - rent(200))} SOL delegated."
         f" Status: confirmed."
-        f" Signature: {(await last(skills))[1]}. It can be withdrawn with withdraw_stake once"
-        " list_stakes shows it inactive, at the end of the epoch as a rule."
+        f" Signature: {(await last(skills))[1]}. Withdraw the stake with withdraw_stake once"
+        " list_stakes shows it inactive, usually at the end of the epoch."
     )
     assert await listed() == (
-        "1.5 SOL, deactivating (wait until it is inactive, at the end of the epoch as a rule)"
+        "1.5 SOL, deactivating (wait until it is inactive, usually at the end of the epoch)"
     )
     await skills.bench.localnet.advance_epochs(1)
     assert await listed() == "1.5 SOL, inactive (withdraw_stake brings it back to the wallet)"

@@ -61,7 +61,7 @@ async def test_a_swap_the_ledger_does_not_confirm_is_told_as_open(tmp_path: Path
         (record,) = await swaps.bench.history()
         assert text == (
             "Submitted a swap of 1.5 SOL for about 224.321645 USDC. Status: pending."
-            " It is not known yet whether it lands; do not repeat it."
+            " It is not known yet whether the transaction lands; do not repeat it."
             f" Signature: {record.signature}."
         )
         swaps.bench.wire.faults.clear()

@@ -381,7 +381,7 @@ SETTLED = {"success": True, "transaction": SIGNATURE, "network": CHAIN_IDS["devn
                     {"success": "true", "errorReason": None, "transaction": SIGNATURE}
                 ),
             ),
-            PaymentReceipt(SIGNATURE, "the seller says that it failed"),
+            PaymentReceipt(SIGNATURE, "the seller reports a failure"),
         ),
         (
             answer({**REQUIRED, "error": "invalid_exact_svm_payload_memo_mismatch"}),

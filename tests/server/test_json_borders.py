@@ -149,13 +149,13 @@ class Borders:
         return refused(lambda _: json_in_header(header, "PAYMENT-REQUIRED", url=False), text)
 
     async def venue(self, text: bytes) -> str | None:
-        return refused(lambda _: jupiter._object(httpx.Response(200, content=text)), text)
+        return refused(lambda _: jupiter._parse_object(httpx.Response(200, content=text)), text)
 
     async def prices(self, text: bytes) -> str | None:
         there = httpx.MockTransport(lambda _: httpx.Response(200, content=text))
         async with httpx.AsyncClient(transport=there, base_url="http://prices") as client:
             try:
-                await cluster._answer(client, "/", {})
+                await cluster._fetch_object(client, "/", {})
             except (ValueError, cluster.BadPriceAnswer) as error:
                 return str(error)
         return None

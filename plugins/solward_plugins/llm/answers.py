@@ -78,27 +78,27 @@ class AnswerWatch:
         self.has_ended = False
         self.is_cut_off = False
         self.is_miscounted = False
-        self._odd: list[ToolCall] = []
-        self._refused = False
+        self._unknown_calls: list[ToolCall] = []
+        self._is_refused = False
         self._reason: str | None = None
-        self._said = ""
+        self._refusal_text = ""
 
     @property
     def is_answer(self) -> bool:
         """True if the vendor answered, and may bill the answer."""
         return self.status is not None and httpx.codes.is_success(self.status)
 
-    def taken(self, data: bytes) -> bytes:
+    def rewrite_answer(self, data: bytes) -> bytes:
         """Return a whole answer, or a piece of an answer, in the form for litellm.
 
         Raises:
             httpx.DecodingError: it cannot be read, or is an error; `problem` or `words` says why.
         """
-        answer, problem = None, "it is not JSON, or has a key twice or more than 64 levels"
+        answer, problem = None, "it is not JSON, repeats a key, or has more than 64 levels"
         with suppress(InvalidRequest):
             answer = read_json(data, "answer", len(data), any_value=True)
             problem = "it is not in the vendor's format"
-        self._report(answer)
+        self._record_error(answer)
         if not self.is_answer:
             return data
         if not isinstance(answer, dict):
@@ -108,8 +108,8 @@ class AnswerWatch:
         if self.problem is not None or self.words is not None:
             raise httpx.DecodingError(self.problem or "The vendor reports an error")
         assert answer is not None
-        self._read(answer)
-        self._mend(answer)
+        self._record_refusal(answer)
+        self._trim_answer(answer)
         return write_json(answer, ascii_only=True).encode()
 
     def refusal(self, finish_reason: object) -> tuple[str, str] | None:
@@ -119,11 +119,11 @@ class AnswerWatch:
             finish_reason: as litellm gives it.
         """
         filtered = finish_reason == _FILTERED
-        if not filtered and not self._refused:
+        if not filtered and not self._is_refused:
             return None
-        return self._reason or (_FILTERED if filtered else "refusal"), self._said[:_MOST]
+        return self._reason or (_FILTERED if filtered else "refusal"), self._refusal_text[:_MOST]
 
-    def _report(self, answer: object) -> None:
+    def _record_error(self, answer: object) -> None:
         """Record an error that a status, an answer or a piece of an answer reports."""
         fields = _mapping(answer)
         inner = _mapping(fields.get("response")) or fields
@@ -142,59 +142,59 @@ class AnswerWatch:
         if isinstance(number := named.get("code"), int):
             self.number = number
 
-    def _read(self, answer: Mapping[str, Any]) -> None:
+    def _record_refusal(self, answer: Mapping[str, Any]) -> None:
         """Record a refusal, and the end of a stream."""
         ended = _mapping(answer.get("delta")) if "delta" in answer else answer
         if ended.get("stop_reason") == "refusal":
             details = _mapping(ended.get("stop_details"))
-            self._refused = True
-            self._because(details.get("category"))
-            self._heard(details.get("explanation"))
+            self._is_refused = True
+            self._record_reason(details.get("category"))
+            self._record_refusal_text(details.get("explanation"))
         # Gemini reports a refusal of a prompt and of an answer in different places.
         reasons = [each.get("finishReason") for each in _mappings(answer.get("candidates"))]
         reasons.append(_mapping(answer.get("promptFeedback")).get("blockReason"))
         for reason in reasons:
-            self._because(reason)
+            self._record_reason(reason)
         choices = _mappings(answer.get("choices"))
         for choice in choices:
             for name in ("message", "delta"):
-                self._heard(_mapping(choice.get(name)).get("refusal"))
+                self._record_refusal_text(_mapping(choice.get(name)).get("refusal"))
         if answer.get("type") == "response.refusal.delta":
-            self._heard(answer.get("delta"))
+            self._record_refusal_text(answer.get("delta"))
         ends = [ended.get("stop_reason"), *(each.get("finish_reason") for each in choices)]
         said = [each for each in (*reasons, *ends) if isinstance(each, str) and each]
         self.has_ended |= bool(said) or answer.get("type") in _COMPLETE
         self.is_cut_off = any(each in _CUT_OFF for each in (*said, answer.get("status")))
 
-    def _mend(self, answer: dict[str, Any]) -> None:
+    def _trim_answer(self, answer: dict[str, Any]) -> None:
         """Remove from an answer the tool calls, and the parts that litellm does not read."""
         # Anthropic's streams begin with a message, OpenAI's of Responses end with one.
         for holder in (answer, answer.get("message"), answer.get("response")):
             if isinstance(holder, dict):
-                self._mend_usage(holder)
+                self._fix_usage(holder)
         for name in ("choices", "candidates"):
             if isinstance(found := answer.get(name), list):
                 answer[name] = found[:1]
         for choice in _mappings(answer.get("choices")):
             for name in ("message", "delta"):
                 if isinstance(message := choice.get(name), dict):
-                    self._mend_message(message)
+                    self._fix_message(message)
         for candidate in _mappings(answer.get("candidates")):
             content = candidate.get("content")
             if isinstance(content, dict) and isinstance(parts := content.get("parts"), list):
-                content["parts"] = list(self._texts(parts))
+                content["parts"] = list(self._text_parts(parts))
         if isinstance(blocks := answer.get("content"), list):
-            answer["content"] = list(self._texts(blocks))
+            answer["content"] = list(self._text_parts(blocks))
         if isinstance(items := answer.get("output"), list):
             parts = [part for item in items for part in _parts_of(item)]
-            texts = [each["text"] for each in self._texts(parts)] or [""]
+            texts = [each["text"] for each in self._text_parts(parts)] or [""]
             message = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
             blank = {"type": "output_text", "annotations": []}
             content = [{**blank, "text": text} for text in texts]
             answer["output"] = [{**message, "content": content}]
-        self.calls += self._odd
+        self.calls += self._unknown_calls
 
-    def _mend_usage(self, answer: dict[str, Any]) -> None:
+    def _fix_usage(self, answer: dict[str, Any]) -> None:
         name = "usageMetadata" if "candidates" in answer else "usage"
         # litellm reads nothing of Anthropic, and no whole answer of Gemini, without one.
         is_due = not self.is_stream or answer.get("type") in ("message", "message_delta")
@@ -204,60 +204,60 @@ class AnswerWatch:
             self.whole.pop(name, None)
             self.is_miscounted = True
 
-    def _mend_message(self, message: dict[str, Any]) -> None:
+    def _fix_message(self, message: dict[str, Any]) -> None:
         """Rewrite a message of Chat Completions, or a piece of one, in the form litellm reads."""
         content = message.get("content")
         if not isinstance(content, str | None):
             parts = content if isinstance(content, list) else [{"type": type(content).__name__}]
-            message["content"] = "".join(part["text"] for part in self._texts(parts)) or None
+            message["content"] = "".join(part["text"] for part in self._text_parts(parts)) or None
         calls = message.pop("tool_calls", None)
         for each in calls if isinstance(calls, list) else [] if calls is None else [calls]:
-            self._call(each, _mapping(each).get("function"), "arguments")
+            self._record_call(each, _mapping(each).get("function"), "arguments")
         if (legacy := message.pop("function_call", None)) is not None:
-            self._call(legacy, legacy, "arguments")
+            self._record_call(legacy, legacy, "arguments")
 
-    def _texts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    def _text_parts(self, parts: Iterable[Any]) -> Iterable[dict[str, Any]]:
         """Yield the parts that are text; record calls and unknown parts."""
         for part in parts:
             fields = {"type": "text", "text": part} if isinstance(part, str) else _mapping(part)
             kind = fields.get("type", "text" if "text" in fields else None)
             if kind == "refusal":
-                self._heard(fields.get("refusal"))
+                self._record_refusal_text(fields.get("refusal"))
             elif kind in ("tool_use", "function_call"):
-                self._call(part, fields, "input" if kind == "tool_use" else "arguments")
+                self._record_call(part, fields, "input" if kind == "tool_use" else "arguments")
             elif "functionCall" in fields:
-                self._call(part, fields["functionCall"], "args")
+                self._record_call(part, fields["functionCall"], "args")
             elif kind == "custom_tool_call":
-                self._call(part, None, "input")
+                self._record_call(part, None, "input")
             elif kind in ("text", "output_text") and isinstance(fields.get("text"), str):
                 if not fields.get("thought"):
                     yield dict(fields)
             elif kind not in ("thinking", "redacted_thinking", "reasoning"):
                 name = str(kind) if _WORD.fullmatch(str(kind)) else "another type"
-                self.skipped.add(f"{name} in another form" if "text" in fields else name)
+                self.skipped.add(f"{name} in an unknown form" if "text" in fields else name)
 
-    def _call(self, sent: object, function: object, arguments: str) -> None:
+    def _record_call(self, sent: object, function: object, arguments: str) -> None:
         if self.is_stream:
             # From a stream litellm gets only the text.
             return
         fields = _mapping(function)
         name = fields.get("name")
         if isinstance(name, str):
-            self.calls.append(ToolCall(name, _arguments(fields.get(arguments))))
+            self.calls.append(ToolCall(name, _parse_arguments(fields.get(arguments))))
             return
         kinds = (_mapping(_mapping(sent).get("custom")).get("name"), _mapping(sent).get("name"))
         found = next((each for each in kinds if isinstance(each, str)), "a call in no known form")
-        self._odd.append(ToolCall(found, write_json(write_json(sent, ascii_only=True))))
+        self._unknown_calls.append(ToolCall(found, write_json(write_json(sent, ascii_only=True))))
 
-    def _because(self, reason: object) -> None:
+    def _record_reason(self, reason: object) -> None:
         word = reason.lower() if isinstance(reason, str) else ""
         if _WORD.fullmatch(word):
             self._reason = word
 
-    def _heard(self, said: object) -> None:
+    def _record_refusal_text(self, said: object) -> None:
         if isinstance(said, str) and said:
-            self._refused = True
-            self._said = (self._said + said)[:_MOST]
+            self._is_refused = True
+            self._refusal_text = (self._refusal_text + said)[:_MOST]
 
 
 current_watch: ContextVar[AnswerWatch] = ContextVar("current_watch")
@@ -279,7 +279,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
             watch.status, watch.headers = answer.status_code, answer.headers
             head = [each for each in answer.headers.multi_items() if each[0] not in _DROPPED]
             if watch.is_stream and watch.is_answer:
-                return httpx.Response(watch.status, headers=head, stream=_Pieces(answer, watch))
+                return httpx.Response(watch.status, headers=head, stream=_Events(answer, watch))
             try:
                 body = await answer.aread()
             finally:
@@ -287,14 +287,14 @@ class VendorTransport(httpx.AsyncBaseTransport):
         except (httpx.RemoteProtocolError, httpx.ConnectError) as error:
             # litellm would repeat the request for these.
             raise httpx.NetworkError(str(error), request=request) from error
-        return httpx.Response(watch.status, headers=head, content=watch.taken(body))
+        return httpx.Response(watch.status, headers=head, content=watch.rewrite_answer(body))
 
     async def aclose(self) -> None:
         """See `httpx.AsyncBaseTransport`."""
         await self._inner.aclose()
 
 
-class _Pieces(httpx.AsyncByteStream):
+class _Events(httpx.AsyncByteStream):
     """A stream of server-sent events, each read whole, and written in one line."""
 
     def __init__(self, answer: httpx.Response, watch: AnswerWatch) -> None:
@@ -313,7 +313,7 @@ class _Pieces(httpx.AsyncByteStream):
             yield self._line(b"\n".join(event))
 
     def _line(self, data: bytes) -> bytes:
-        return b"data: %s\n\n" % (data if data == b"[DONE]" else self._watch.taken(data))
+        return b"data: %s\n\n" % (data if data == b"[DONE]" else self._watch.rewrite_answer(data))
 
     async def aclose(self) -> None:
         await self._answer.aclose()
@@ -336,7 +336,7 @@ def joined(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _arguments(sent: Any) -> Any:
+def _parse_arguments(sent: Any) -> Any:
     """Return the JSON value with exact numbers; unreadable text stays text, which agents refuse."""
     text = sent if isinstance(sent, str) or sent is None else write_json(sent, ascii_only=True)
     if not text:
@@ -349,10 +349,10 @@ def _arguments(sent: Any) -> Any:
 
 def _is_countable(usage: object) -> bool:
     """Return whether litellm adds up a usage correctly."""
-    return isinstance(usage, Mapping) and all(map(_fits, usage, usage.values()))
+    return isinstance(usage, Mapping) and all(map(_is_valid_count, usage, usage.values()))
 
 
-def _fits(name: str, value: Any) -> bool:
+def _is_valid_count(name: str, value: Any) -> bool:
     if value is None:
         return name not in _NO_USAGE
     if _COUNT.fullmatch(name):

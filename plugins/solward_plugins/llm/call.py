@@ -42,11 +42,11 @@ from solward import (
 from solward_plugins.llm.answers import AnswerWatch, current_watch, joined
 from solward_plugins.llm.failures import (
     Failure,
-    cut_off,
+    cut_off_error,
+    deadline_error,
     failure_of,
-    refused,
-    too_late,
-    unreadable,
+    refusal_error,
+    unreadable_error,
 )
 from solward_plugins.llm.library import library
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
@@ -142,19 +142,19 @@ async def complete(
         ProviderError: no key is set, or the vendor refused, failed or did not answer in time.
     """
     arguments = litellm_arguments(vendor, request, options, context, policy)
-    opened = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
+    opened = await _first_answer(vendor, request, context, arguments, policy, _deadline(policy))
     litellm, response, watch = opened
     counted = getattr(response, "usage", None)
     usage = usage_of(vendor, request.model, counted, litellm.model_cost, watch.asked)
-    completion = Completion(_text(_first(response, "message")), tuple(watch.calls), usage)
+    completion = Completion(_message_text(_part(response, "message")), tuple(watch.calls), usage)
     refusal = watch.refusal(finish_reason(response))
     if refusal is not None:
-        raise refused(vendor, *refusal, usage, may_cost=True)
+        raise refusal_error(vendor, *refusal, usage, may_cost=True)
     if watch.skipped and completion.text is None and not completion.tool_calls:
-        reason = "it is not text or a tool call, but " + ", ".join(sorted(watch.skipped))
-        raise unreadable(vendor, context, reason, usage)
+        reason = "it has no text and no tool call, only " + ", ".join(sorted(watch.skipped))
+        raise unreadable_error(vendor, context, reason, usage)
     if completion.tool_calls and watch.is_cut_off:
-        raise cut_off(vendor, usage)
+        raise cut_off_error(vendor, usage)
     return completion
 
 
@@ -179,22 +179,22 @@ async def stream(
     """
     arguments = litellm_arguments(vendor, request, options, context, policy)
     arguments |= {"stream": True, "stream_options": {"include_usage": True}}
-    ends_at = _ends_at(policy)
-    opened = await _opened(vendor, request, context, arguments, policy, ends_at)
+    ends_at = _deadline(policy)
+    opened = await _first_answer(vendor, request, context, arguments, policy, ends_at)
     litellm, (chunks, chunk), watch = opened
     counted, streamed, finish, held = None, False, None, ""
     try:
         while chunk is not None:
             finish = finish_reason(chunk) or finish
             counted = getattr(chunk, "usage", None) or counted
-            piece = joined(held + (_text(_first(chunk, "delta")) or ""))
+            piece = joined(held + (_message_text(_part(chunk, "delta")) or ""))
             # The first half of a pair of surrogates, of which the next piece has the other.
             held = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
             if piece := piece.removesuffix(held):
                 streamed = True
                 yield piece
-            following = await _next(vendor, request, context, chunks, policy, ends_at, watch)
-            # Raised here and not in `_next`, where its context would be the vendor's own error.
+            following = await _next_chunk(vendor, request, context, chunks, policy, ends_at, watch)
+            # Raised here, not in `_next_chunk`, where its context would be the vendor's own error.
             if isinstance(following, Failure):
                 raise following.error
             chunk = following
@@ -209,11 +209,11 @@ async def stream(
         yield usage
     refusal = watch.refusal(finish)
     if refusal is not None:
-        raise refused(vendor, *refusal, may_cost=True)
+        raise refusal_error(vendor, *refusal, may_cost=True)
     if not watch.has_ended:
-        raise unreadable(vendor, context, "it ended before it was complete")
+        raise unreadable_error(vendor, context, "it ended before it was complete")
     if usage is None and not streamed:
-        raise unreadable(vendor, context, "it has no text")
+        raise unreadable_error(vendor, context, "it has no text")
 
 
 def litellm_arguments(
@@ -258,7 +258,7 @@ def litellm_arguments(
     return arguments
 
 
-async def _opened(
+async def _first_answer(
     vendor: Vendor,
     request: CompletionRequest,
     context: ProviderContext,
@@ -283,7 +283,7 @@ async def _opened(
 
     async def ask() -> Any:
         sent = with_cache({**arguments, **tools()}) if vendor.caches_on_request else arguments
-        sent = adapted(vendor, sent, litellm.model_cost)
+        sent = adapt_arguments(vendor, sent, litellm.model_cost)
         made: set[Change] = set()
         while True:
             watch = AnswerWatch(is_stream=bool(arguments.get("stream")), asked=asked + 1)
@@ -292,21 +292,21 @@ async def _opened(
                 named = {**sent, "messages": json_safe(sent["messages"]), **tools()}
                 response = await litellm.acompletion(**named)
             except Exception as error:
-                change = correction(sent, error)
+                change = correction_for(sent, error)
                 if change is None or change in made:
-                    counted = counted_in(watch.whole)
+                    counted = token_counts(watch.whole)
                     usage = usage_of(
                         vendor, request.model, counted, litellm.model_cost, watch.asked
                     )
                     return failure_of(vendor, request, context, error, watch, usage)
                 made.add(change)
-                learn(vendor, sent, change)
+                remember_change(vendor, sent, change)
                 sent = changed(sent, change)
                 continue
             if not arguments.get("stream"):
                 return litellm, response, watch
             # With some vendors only the first chunk shows that the request was accepted.
-            first = await _next(vendor, request, context, response, policy, ends_at, watch)
+            first = await _next_chunk(vendor, request, context, response, policy, ends_at, watch)
             return first if isinstance(first, Failure) else (litellm, (response, first), watch)
 
     with suppress(TimeoutError):
@@ -314,10 +314,10 @@ async def _opened(
             litellm = await library(vendor)
             opened: tuple[Any, Any, AnswerWatch] = await with_retries(attempt, policy, ends_at)
             return opened
-    raise too_late(vendor, policy.deadline_s)
+    raise deadline_error(vendor, policy.deadline_s)
 
 
-async def _next(
+async def _next_chunk(
     vendor: Vendor,
     request: CompletionRequest,
     context: ProviderContext,
@@ -331,27 +331,27 @@ async def _next(
         async with asyncio.timeout_at(ends_at):
             return await anext(chunks, None)
     except TimeoutError:
-        return Failure(too_late(vendor, policy.deadline_s))
+        return Failure(deadline_error(vendor, policy.deadline_s))
     except Exception as error:
         return failure_of(vendor, request, context, error, watch)
 
 
-def _ends_at(policy: RetryPolicy) -> float:
+def _deadline(policy: RetryPolicy) -> float:
     return asyncio.get_running_loop().time() + policy.deadline_s
 
 
 def finish_reason(response: Any) -> str | None:
     """Return litellm's reason why the answer ended; None for a chunk that does not end it."""
-    reason = _first(response, "finish_reason")
+    reason = _part(response, "finish_reason")
     return reason if isinstance(reason, str) else None
 
 
-def _first(response: Any, part: str) -> Any:
+def _part(response: Any, part: str) -> Any:
     choices = getattr(response, "choices", None) or (None,)
     return getattr(choices[0], part, None)
 
 
-def _text(message: Any) -> str | None:
+def _message_text(message: Any) -> str | None:
     content = getattr(message, "content", None)
     return joined(content) if isinstance(content, str) and content else None
 
@@ -389,7 +389,7 @@ _PROMPT_COUNTS: Final = (r"prompt_tokens", r"(cache_\w+_)?input_tokens", r"promp
 _ANSWER_COUNTS: Final = (r"completion_tokens", r"output_tokens", r"(candidates|thoughts)TokenCount")
 
 
-def counted_in(answer: Any) -> Any:
+def token_counts(answer: Any) -> Any:
     """Return the token counts in a vendor's own answer, under the names of litellm's `Usage`."""
     found = answer if isinstance(answer, dict) else {}
     counted = found.get("usage") or found.get("usageMetadata")
@@ -417,15 +417,15 @@ def usage_of(
         asked: number of billable requests; each broken-off answer counts like this one.
     """
     prompt, answer = (
-        _count(counted, "prompt_tokens"),
-        _count(counted, "completion_tokens"),
+        _token_count(counted, "prompt_tokens"),
+        _token_count(counted, "completion_tokens"),
     )
     # xAI counts reasoning in the total only.
-    answer = max(answer, _count(counted, "total_tokens") - prompt)
+    answer = max(answer, _token_count(counted, "total_tokens") - prompt)
     if prompt == answer == 0:
         return None
     price = _price_list(vendor, model, prices)
-    cost = None if price is None else _nanousd(price, counted, prompt, answer)
+    cost = None if price is None else _cost_nanousd(price, counted, prompt, answer)
     return Usage(prompt * asked, answer * asked, None if cost is None else cost * asked)
 
 
@@ -462,7 +462,7 @@ def _price_list(vendor: Vendor, model: str, prices: Mapping[str, Any]) -> Mappin
     return None
 
 
-def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -> int | None:
+def _cost_nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -> int | None:
     """Return the cost in billionths of a dollar, rounded up once; None without base prices."""
     tiers = [int(found[1]) for name in price if (found := _TIER.fullmatch(name))]
     over = max((tier for tier in tiers if prompt > tier * 1000), default=None)
@@ -477,8 +477,8 @@ def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -
     if fresh is None or output is None:
         return None
     details = getattr(counted, "prompt_tokens_details", None)
-    cached = min(prompt, _count(details, "cached_tokens"))
-    written = min(prompt - cached, _count(details, "cache_creation_tokens"))
+    cached = min(prompt, _token_count(details, "cached_tokens"))
+    written = min(prompt - cached, _token_count(details, "cache_creation_tokens"))
     read_price = rate("cache_read_input_token_cost")
     write_price = rate("cache_creation_input_token_cost")
     total = (
@@ -490,7 +490,7 @@ def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -
     return int((total * _NANOUSD).to_integral_value(ROUND_CEILING))
 
 
-def _count(counted: Any, name: str) -> int:
+def _token_count(counted: Any, name: str) -> int:
     value = getattr(counted, name, None)
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -521,7 +521,7 @@ _KEPT: Final = 256
 _learned: dict[tuple[str, str, str], tuple[Change, ...]] = {}
 
 
-def adapted(
+def adapt_arguments(
     vendor: Vendor, arguments: Mapping[str, Any], listed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments, adapted to the model as far as its parameters are known.
@@ -541,12 +541,12 @@ def adapted(
             if vendor.prefix == "anthropic":
                 # Anthropic refuses another than its default beside thinking.
                 made = changed(made, Change.NO_TEMPERATURE)
-    for change in _learned.get(_key(vendor, made), ()):
+    for change in _learned.get(_model_key(vendor, made), ()):
         made = changed(made, change)
     return made
 
 
-def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
+def correction_for(arguments: Mapping[str, Any], error: BaseException) -> Change | None:
     """Return the change of the request that would avoid a vendor's refusal of a parameter."""
     if getattr(error, "status_code", None) not in _REFUSED:
         return None
@@ -561,11 +561,11 @@ def correction(arguments: Mapping[str, Any], error: BaseException) -> Change | N
     return None
 
 
-def learn(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
+def remember_change(vendor: Vendor, arguments: Mapping[str, Any], change: Change) -> None:
     """Remember a change, so that later requests to this model and address are sent with it."""
     if len(_learned) >= _KEPT:
         _learned.clear()
-    key = _key(vendor, arguments)
+    key = _model_key(vendor, arguments)
     known = _learned.get(key, ())
     if change not in known:
         _learned[key] = (*known, change)
@@ -585,16 +585,16 @@ def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
             made.pop("reasoning_effort", None)
             made.pop("allowed_openai_params", None)
         case Change.NO_CACHE:
-            made["messages"] = [_uncached(each) for each in made["messages"]]
+            made["messages"] = [_without_cache_marks(each) for each in made["messages"]]
     return made
 
 
-def _uncached(message: Mapping[str, Any]) -> dict[str, Any]:
+def _without_cache_marks(message: Mapping[str, Any]) -> dict[str, Any]:
     content = message["content"]
     if isinstance(content, str):
         return dict(message)
     return {**message, "content": "".join(part["text"] for part in content)}
 
 
-def _key(vendor: Vendor, arguments: Mapping[str, Any]) -> tuple[str, str, str]:
+def _model_key(vendor: Vendor, arguments: Mapping[str, Any]) -> tuple[str, str, str]:
     return vendor.name, str(arguments["model"]), str(arguments["api_base"])

@@ -69,14 +69,14 @@ def failure_of(
     Args:
         usage: the token counts of the answer.
     """
-    failure = _failure(vendor, request, context, error, watch)
+    failure = _classify(vendor, request, context, error, watch)
     if watch.is_answer:
         failure.error.may_cost = True
         failure.error.usage = usage
     return failure
 
 
-def _failure(
+def _classify(
     vendor: Vendor,
     request: CompletionRequest,
     context: ProviderContext,
@@ -85,19 +85,19 @@ def _failure(
 ) -> Failure:
     causes = list(_causes(error))
     if watch.problem is not None:
-        return Failure(unreadable(vendor, context, watch.problem))
-    if watch.words is None and any(map(_is_of_answer, causes)):
-        return Failure(unreadable(vendor, context, "it is encoded, or too large"))
+        return Failure(unreadable_error(vendor, context, watch.problem))
+    if watch.words is None and any(map(_is_answer_refused, causes)):
+        return Failure(unreadable_error(vendor, context, "its content is encoded, or too large"))
     if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
         unsent = any(isinstance(each, httpx.ConnectError | httpx.ConnectTimeout) for each in causes)
         return Failure(_unreachable(vendor, context, may_cost=not unsent))
     # litellm invents a status for an answer that it cannot read.
     if watch.is_answer and watch.words is None:
-        return Failure(unreadable(vendor, context, "it is not in the vendor's format"))
+        return Failure(unreadable_error(vendor, context, "it is not in the vendor's format"))
     status, words_of_vendor = _status(watch), watch.words or ()
     code = next(iter(words_of_vendor), None)
-    if (reason := _refusal(causes, code)) is not None:
-        return Failure(refused(vendor, reason, may_cost=False))
+    if (reason := _content_refusal(causes, code)) is not None:
+        return Failure(refusal_error(vendor, reason, may_cost=False))
     http = "an error in its answer" if watch.is_answer else f"HTTP {status}"
     http += f", {code}" if code else ""
     if not _UNPAID.isdisjoint(words_of_vendor) or status == 402:
@@ -117,7 +117,7 @@ def _failure(
         return Failure(ProviderError(words))
     if status == 404:
         words = f"{vendor.company} knows no model {request.model!r} ({http}); set another llmModel"
-        return Failure(ProviderError(words + _at(vendor, context)))
+        return Failure(ProviderError(words + _address_advice(vendor, context)))
     words = (
         f"{vendor.company} refused the request ({http}); check the agent's llmModel, its options "
         "and the length of its strategy"
@@ -138,7 +138,7 @@ def _status(watch: AnswerWatch) -> int:
     return (named or [400])[0]
 
 
-def _is_of_answer(cause: BaseException) -> bool:
+def _is_answer_refused(cause: BaseException) -> bool:
     """Return whether the vendor answered, and the host's HTTP client refused the answer."""
     code = getattr(cause, "code", None)
     return (
@@ -148,7 +148,7 @@ def _is_of_answer(cause: BaseException) -> bool:
     )
 
 
-def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
+def _content_refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
     """Return the reason if an error refuses the prompt's content; None for any other error."""
     for each in causes:
         # xAI refuses a prompt with 403, the status of a wrong key too.
@@ -162,7 +162,7 @@ def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
     return None
 
 
-def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
+def deadline_error(vendor: Vendor, deadline_s: float) -> ProviderError:
     """Return the error for an answer that was not complete within the deadline."""
     return ProviderError(
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
@@ -181,16 +181,16 @@ _BUSY: Mapping[int, str] = {
 }
 
 
-def unreadable(
+def unreadable_error(
     vendor: Vendor, context: ProviderContext, reason: str, usage: Usage | None = None
 ) -> ProviderError:
     """Return the error for a billed, unreadable answer; another request may be billed again."""
     words = f"{vendor.company} answered, and the model's answer cannot be read: {reason}"
-    advice = "; set another llmModel" + _at(vendor, context)
+    advice = "; set another llmModel" + _address_advice(vendor, context)
     return ProviderError(words + advice, may_cost=True, usage=usage)
 
 
-def cut_off(vendor: Vendor, usage: Usage | None) -> ProviderError:
+def cut_off_error(vendor: Vendor, usage: Usage | None) -> ProviderError:
     """Return the error for an answer that ended, by its length, within its tool calls."""
     return ProviderError(
         f"{vendor.company} cut the answer off within a tool call, which was not run; raise "
@@ -219,7 +219,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__ or seen.__context__
 
 
-def _at(vendor: Vendor, context: ProviderContext) -> str:
+def _address_advice(vendor: Vendor, context: ProviderContext) -> str:
     return f", or check {vendor.base_url_env}" if context.base_url else ""
 
 
@@ -236,7 +236,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, until.timestamp() - time.time())
 
 
-def refused(
+def refusal_error(
     vendor: Vendor, reason: str, said: str = "", usage: Usage | None = None, *, may_cost: bool
 ) -> ModelRefused:
     """Return the error for a refusal of the vendor or its model."""

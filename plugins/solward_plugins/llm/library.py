@@ -52,7 +52,7 @@ _ready: dict[str, Future[Any]] = {}
 
 async def library(vendor: Vendor) -> Any:
     """Return the litellm module, warmed up for the vendor; concurrent callers share one warm-up."""
-    job = _ready.get(vendor.name) or _start(vendor)
+    job = _ready.get(vendor.name) or _start_warm_up(vendor)
     if job.done() and job.exception() is None:
         return job.result()
     try:
@@ -65,16 +65,16 @@ async def library(vendor: Vendor) -> Any:
         raise
 
 
-def _start(vendor: Vendor) -> Future[Any]:
+def _start_warm_up(vendor: Vendor) -> Future[Any]:
     global _thread
     with _lock:
         if vendor.name not in _ready:
             _thread = _thread or ThreadPoolExecutor(1, thread_name_prefix="litellm")
-            _ready[vendor.name] = _thread.submit(_prepare, vendor)
+            _ready[vendor.name] = _thread.submit(_import_library, vendor)
         return _ready[vendor.name]
 
 
-def _prepare(vendor: Vendor) -> Any:
+def _import_library(vendor: Vendor) -> Any:
     os.environ.update(ENVIRONMENT)
     # litellm's warnings, and pydantic's about its models, can quote requests.
     warnings.filterwarnings("ignore", module=r"litellm\b")
@@ -95,18 +95,18 @@ def _prepare(vendor: Vendor) -> Any:
     for name in _QUIET:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
-    _lighten()
-    _forget_vocabulary(litellm)
+    _replace_slow_functions()
+    _free_vocabulary(litellm)
     # Solward's reading of answers is put under every client that litellm makes: a `client` that
     # litellm is given, it does not pass on to OpenAI's Responses.
     handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     handler.AsyncHTTPHandler.create_async_transport = staticmethod(VendorTransport)
-    _warm(litellm, vendor)
-    _settle_memory()
+    _warm_up(litellm, vendor)
+    _tune_memory()
     return litellm
 
 
-def _forget_vocabulary(litellm: Any) -> None:
+def _free_vocabulary(litellm: Any) -> None:
     """Free Anthropic's vocabulary, which litellm reads at its import and keeps twice. It only
     counts a request's tokens, which the vendors report; without it litellm counts by tiktoken's."""
     litellm.disable_hf_tokenizer_download = True
@@ -114,13 +114,13 @@ def _forget_vocabulary(litellm: Any) -> None:
     utils.json_data = utils.claude_json_str = None
 
 
-def _settle_memory() -> None:
+def _tune_memory() -> None:
     """Free the memory that only the import needed, 19 MB with the vocabulary, and make the garbage
     collector skip litellm's objects and run less often.
 
     Otherwise each run visits a million lasting objects, a quarter of a busy process's time.
     """
-    # litellm's sources were read for the traceback of the failed call in `_warm`.
+    # litellm's sources were read for the traceback of the failed call in `_warm_up`.
     linecache.clearcache()
     gc.collect()
     gc.freeze()
@@ -131,7 +131,7 @@ def _settle_memory() -> None:
         trim(0)
 
 
-def _lighten() -> None:
+def _replace_slow_functions() -> None:
     """Replace functions of litellm that cost processor time in each call and have no use here.
 
     litellm computes each answer's price twice and calls its callbacks, of which there are none. It
@@ -141,19 +141,19 @@ def _lighten() -> None:
     vendors twice, each by a property written in Python.
     """
     utils: Any = importlib.import_module("litellm.utils")
-    utils._dispatch_success_logging = _nothing
-    utils.update_response_metadata = _nothing
+    utils._dispatch_success_logging = _do_nothing
+    utils.update_response_metadata = _do_nothing
     main: Any = importlib.import_module("litellm.main")
     main._drop_anthropic_only_tool_keys = lambda tools: tools
-    main._get_encoding = _nothing
-    main.get_model_info_helper = _with_cache(main.get_model_info_helper)
+    main._get_encoding = _do_nothing
+    main.get_model_info_helper = _cache_by_model(main.get_model_info_helper)
     chat: Any = importlib.import_module("litellm.llms.openai.chat.gpt_transformation")
     chat.OpenAIGPTConfig._sanitized_tools_update_for_openai = lambda *_arguments: {}
     types: Any = importlib.import_module("litellm.types.utils")
     types.LlmProviders.value = property(attrgetter("_value_"))
 
 
-def _with_cache(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
+def _cache_by_model(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Return the look-up with a cache by model. Each call gets a copy, because the caller changes
     it; the copy is empty if the list lacks the model, as the caller makes it after an error."""
     known: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -173,11 +173,11 @@ def _with_cache(look_up: Callable[..., Mapping[str, Any]]) -> Callable[..., dict
     return listed
 
 
-def _nothing(*_arguments: Any, **_named: Any) -> None:
+def _do_nothing(*_arguments: Any, **_named: Any) -> None:
     """Do nothing, in place of a function of litellm."""
 
 
-def _warm(litellm: Any, vendor: Vendor) -> None:
+def _warm_up(litellm: Any, vendor: Vendor) -> None:
     """Make litellm import and cache everything for the vendor, through a call that stays local,
     because a closed port refuses it.
 

@@ -91,9 +91,9 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
         if not _NAMES_PAYMENT.search(header):
             continue
         try:
-            for scheme, parameters in _challenges(header):
+            for scheme, parameters in _parse_challenges(header):
                 if scheme.lower() == _SCHEME:
-                    found.append(entry_or_problem(_offer, parameters))
+                    found.append(entry_or_problem(_parse_charge, parameters))
         except InvalidRequest as problem:
             # The header is malformed from here on; the challenges before were read completely.
             found.append(problem)
@@ -119,7 +119,7 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
     header = answer.header(_RECEIPT)
     if header is not None:
         receipt = json_in_header(header, _RECEIPT, url=True)
-        reason = None if receipt.get("status") == "success" else "the seller says that it failed"
+        reason = None if receipt.get("status") == "success" else "the seller reports a failure"
         return PaymentReceipt(cut_text(receipt.get("reference")) or None, reason)
     kind = (answer.header("Content-Type") or "").partition(";")[0].strip().lower()
     if answer.status < 400 or kind != "application/problem+json":
@@ -129,14 +129,14 @@ async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
     return PaymentReceipt(None, reason or None)
 
 
-def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
+def _parse_charge(challenge: dict[str, str]) -> PaymentOffer | None:
     """Return a charge; None if it is not on Solana or needs more than transfers with one memo."""
     if (challenge.get("method"), challenge.get("intent")) != (_METHOD, _INTENT):
         return None
     where = f"{_CHALLENGE}: request"
     for name in ("id", "realm", "request"):
         if not challenge.get(name):
-            raise InvalidRequest(f"{_CHALLENGE}: {name} must be there")
+            raise InvalidRequest(f"{_CHALLENGE}: {name} is required")
     if not _HEADER_NAME.fullmatch(challenge.get("header", _CREDENTIAL)):
         raise InvalidRequest(f"{_CHALLENGE}: header must be the name of a header")
     request = json_in_header(challenge["request"], where, url=True)
@@ -145,13 +145,13 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
     network = details.get("network", _MAINNET)
     if network == _MAINNET_OF_PAY_KIT:
         network = _MAINNET
-    splits = _splits(details, f"{at}.splits")
+    splits = _parse_splits(details, f"{at}.splits")
     if network not in _NETWORKS or any(memo for _, _, memo in splits):
         return None
     units = read_units(request.get("amount"), f"{where}.amount")
     if sum(split.units for split, _, _ in splits) >= units:
-        raise InvalidRequest(f"{at}.splits must leave something of amount for the recipient")
-    asset = _asset(request.get("currency"), network, f"{where}.currency")
+        raise InvalidRequest(f"{at}.splits must add up to less than amount")
+    asset = _parse_asset(request.get("currency"), network, f"{where}.currency")
     opens_accounts = any(opens for _, opens, _ in splits)
     if opens_accounts and asset == "SOL":
         raise InvalidRequest(f"{at}.splits: ataCreationRequired must be false for SOL")
@@ -176,13 +176,13 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
         token_program=None if program is None else address_of(program, f"{at}.tokenProgram"),
         most_compute_units=_MOST_COMPUTE_UNITS,
         most_unit_price=_MOST_UNIT_PRICE,
-        expires_ms=_instant(challenge.get("expires")),
+        expires_ms=_parse_instant(challenge.get("expires")),
         description=cut_text(described),
         raw={"challenge": challenge},
     )
 
 
-def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str | None]]:
+def _parse_splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str | None]]:
     """Return each split, whether its account must be opened, and its memo."""
     given = details.get("splits")
     found = []
@@ -199,7 +199,7 @@ def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str |
     return found
 
 
-def _asset(currency: Any, network: str, field: str) -> str:
+def _parse_asset(currency: Any, network: str, field: str) -> str:
     """Return `SOL` or a mint. On a localnet, sellers use mainnet's symbols."""
     name = currency.upper() if isinstance(currency, str) and currency.isascii() else ""
     if name == "SOL":
@@ -209,7 +209,7 @@ def _asset(currency: Any, network: str, field: str) -> str:
     return address_of(currency, field)
 
 
-def _instant(text: str | None) -> int | None:
+def _parse_instant(text: str | None) -> int | None:
     """Convert an RFC 3339 time to milliseconds, rounded down."""
     if text is None:
         return None
@@ -229,7 +229,7 @@ def _instant(text: str | None) -> int | None:
     return milliseconds
 
 
-def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _parse_challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the challenges of a header as RFC 9110 writes them, names of parameters in lower case.
 
     Raises:
@@ -237,54 +237,54 @@ def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """
     at, scheme = 0, ""
     parameters: dict[str, str] = {}
-    while (at := _skip(_GAP, header, at)) < len(header):
+    while (at := _skip_pattern(_GAP, header, at)) < len(header):
         name = _TOKEN.match(header, at)
         if name is None:
-            raise _malformed()
-        parameter = _parameter(header, name.end())
+            raise _malformed_header()
+        parameter = _parse_parameter(header, name.end())
         if parameter is None:
             if scheme:
                 yield scheme, parameters
             scheme, parameters = name[0], {}
-            at = _after_scheme(header, name.end())
+            at = _end_of_scheme(header, name.end())
             continue
         value, at = parameter
         key = name[0].lower()
         if not scheme or key in parameters:
-            raise _malformed()
+            raise _malformed_header()
         parameters[key] = value
     if scheme:
         yield scheme, parameters
 
 
-def _parameter(header: str, at: int) -> tuple[str, int] | None:
+def _parse_parameter(header: str, at: int) -> tuple[str, int] | None:
     """Return a parameter's value, and its end; the name ends at `at`. None for a scheme."""
-    at = _skip(_SPACE, header, at)
+    at = _skip_pattern(_SPACE, header, at)
     if header[at : at + 1] != "=":
         return None
-    at = _skip(_SPACE, header, at + 1)
+    at = _skip_pattern(_SPACE, header, at + 1)
     quoted = _QUOTED.match(header, at)
     found = quoted or _TOKEN.match(header, at)
     if found is None or not _END.match(header, found.end()):
-        raise _malformed()
-    return (_unescaped(quoted[1]) if quoted else found[0]), found.end()
+        raise _malformed_header()
+    return (_unescape(quoted[1]) if quoted else found[0]), found.end()
 
 
-def _after_scheme(header: str, at: int) -> int:
+def _end_of_scheme(header: str, at: int) -> int:
     """Find where a scheme's parameters begin, or where the single word in their place ends."""
     if _END.match(header, at):
         return at
-    start = _skip(_SPACE, header, at)
+    start = _skip_pattern(_SPACE, header, at)
     word = _TOKEN68.match(header, start)
     if word is not None:
         return word.end()
     name = _TOKEN.match(header, start)
-    if start == at or name is None or _parameter(header, name.end()) is None:
-        raise _malformed()
+    if start == at or name is None or _parse_parameter(header, name.end()) is None:
+        raise _malformed_header()
     return start
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return a quoted text. Beside what RFC 9110 escapes, sellers write UTF-16 units as \\uXXXX."""
 
     def plain(found: re.Match[str]) -> str:
@@ -294,13 +294,13 @@ def _unescaped(text: str) -> str:
     try:
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise _malformed() from None
+        raise _malformed_header() from None
 
 
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _skip_pattern(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
 
 
-def _malformed() -> InvalidRequest:
+def _malformed_header() -> InvalidRequest:
     return InvalidRequest(f"{_CHALLENGE} must be challenges as RFC 9110 writes them")

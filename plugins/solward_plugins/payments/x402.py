@@ -86,12 +86,12 @@ async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer | InvalidReque
             raise InvalidRequest(f"{_REQUIRED} must be one header, not {len(headers)}")
         required = json_in_header(headers[0], _REQUIRED, url=False)
         _check_version(required, 2, _REQUIRED)
-        return _offers(required, 2, _REQUIRED)
+        return _read_offers(required, 2, _REQUIRED)
     body = _body(answer.body)
     if body is None:
         return []
     _check_version(body, 1, "body")
-    return _offers(body, 1, "body")
+    return _read_offers(body, 1, "body")
 
 
 @hookimpl
@@ -109,7 +109,7 @@ async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str,
         if "resource" in raw:
             payload["resource"] = raw["resource"]
         if "extensions" in raw:
-            payload["extensions"] = _identified(raw["extensions"], wire)
+            payload["extensions"] = _add_identifier(raw["extensions"], wire)
     return {_PAYMENT[version]: header_of_json(payload, url=False)}
 
 
@@ -122,7 +122,7 @@ async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentRec
         settled = json_in_header(header, _RESPONSE[version], url=False)
         reason = None
         if settled.get("success") is not True:
-            reason = cut_text(settled.get("errorReason")) or "the seller says that it failed"
+            reason = cut_text(settled.get("errorReason")) or "the seller reports a failure"
         return PaymentReceipt(cut_text(settled.get("transaction")) or None, reason)
     if answer.status != HTTPStatus.PAYMENT_REQUIRED:
         return None
@@ -145,7 +145,7 @@ def _body(body: bytes) -> Object | None:
     return found if isinstance(found, dict) and _VERSION in found else None
 
 
-def _offers(required: Object, version: int, field: str) -> list[PaymentOffer | InvalidRequest]:
+def _read_offers(required: Object, version: int, field: str) -> list[PaymentOffer | InvalidRequest]:
     beside: Object = {}
     if version == 2:
         for name in ("resource", "extensions"):
@@ -153,30 +153,30 @@ def _offers(required: Object, version: int, field: str) -> list[PaymentOffer | I
                 beside[name] = object_of(required[name], f"{field}: {name}")
     accepts = list_of(required.get("accepts"), f"{field}: accepts", MOST_ENTRIES)
     read = (
-        entry_or_problem(_offer, each, beside, version, f"{field}: accepts[{at}]")
+        entry_or_problem(_parse_offer, each, beside, version, f"{field}: accepts[{at}]")
         for at, each in enumerate(accepts)
     )
     return [each for each in read if each is not None]
 
 
-def _on_solana(network: object, version: int) -> TypeGuard[str]:
+def _is_solana(network: object, version: int) -> TypeGuard[str]:
     if not isinstance(network, str):
         return False
     return network in _NAMES[version] or (version == 2 and network.startswith("solana:"))
 
 
-def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
+def _parse_offer(given: object, beside: Object, version: int, where: str) -> PaymentOffer | None:
     """Return the offer of an entry of `accepts`; None if it is not `exact` on Solana."""
     entry = object_of(given, where)
     network = entry.get("network")
-    if entry.get("scheme") != _EXACT or not _on_solana(network, version):
+    if entry.get("scheme") != _EXACT or not _is_solana(network, version):
         return None
     extra = object_of(entry.get("extra"), f"{where}.extra")
     memo = optional_text(extra.get("memo"), f"{where}.extra.memo", _MOST_MEMO_BYTES)
     if entry.get("maxTimeoutSeconds") is not None:
         # The transaction dies with its blockhash, whatever this is; the seller wants it back.
         integer_of(entry["maxTimeoutSeconds"], f"{where}.maxTimeoutSeconds", 1, _MOST_SECONDS)
-    resource, description = _sold(entry, beside, version, where)
+    resource, description = _resource(entry, beside, version, where)
     return PaymentOffer(
         network=_NAMES[version].get(network, network),
         asset=address_of(entry.get("asset"), f"{where}.asset"),
@@ -193,7 +193,7 @@ def _offer(given: object, beside: Object, version: int, where: str) -> PaymentOf
     )
 
 
-def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str | None, str]:
+def _resource(entry: Object, beside: Object, version: int, where: str) -> tuple[str | None, str]:
     """Return the URL and the description of the sold resource, both from the seller."""
     if version == 1:
         resource = optional_text(entry.get("resource"), f"{where}.resource")
@@ -204,7 +204,7 @@ def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str 
     return url, cut_text(beside["resource"].get("description"))
 
 
-def _identified(extensions: Mapping[str, Any], wire: bytes) -> Mapping[str, Any]:
+def _add_identifier(extensions: Mapping[str, Any], wire: bytes) -> Mapping[str, Any]:
     """Return the extensions unchanged, or with an identifier of this payment if the seller requires
     one; the identifier derives from the transaction, so it stays the same."""
     declared: Any = extensions.get(_IDENTIFIER)

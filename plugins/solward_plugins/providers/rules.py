@@ -62,7 +62,7 @@ class Comparison:
 
     def holds(self, observation: Mapping[str, Any]) -> bool:
         """Return whether the comparison is true; raises `LookupError` if the fact is not known."""
-        return _OPERATORS[self.operator](_value(self.fact, observation), self.number)
+        return _OPERATORS[self.operator](_fact_value(self.fact, observation), self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def provider_spec() -> ProviderSpec:
 @hookimpl
 async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
     """Return the first matching rule's skill, with the rule as the reason."""
-    rules = parse(request.strategy, frozenset(tool.name for tool in request.tools) or None)
+    rules = parse_rules(request.strategy, frozenset(tool.name for tool in request.tools) or None)
     if not request.observation:
         return Completion(f"I am a {LABEL}. My rules are:\n{request.strategy.strip()}")
     return decide(rules, request.observation)
@@ -109,7 +109,7 @@ def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completio
         try:
             matched = rule.matches(observation)
         except LookupError as error:
-            return Completion(f"Waiting: cannot judge {rule.line!r}: {error.args[0]} ({LABEL}).")
+            return Completion(f"Waiting: cannot evaluate {rule.line!r}: {error.args[0]} ({LABEL}).")
         if matched:
             call = ToolCall(rule.skill, dict(rule.params))
             return Completion(f"Matched rule: {rule.line} ({LABEL}).", (call,))
@@ -117,7 +117,7 @@ def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completio
 
 
 @functools.lru_cache(maxsize=1_024)
-def parse(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ...]:
+def parse_rules(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ...]:
     """Parse the rules of a strategy, one a line.
 
     Args:
@@ -127,7 +127,7 @@ def parse(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ..
         ProviderError: naming the line; also when there is no rule at all.
     """
     lines = (line.strip() for line in strategy.splitlines())
-    rules = tuple(_rule(line, skills) for line in lines if line and not line.startswith("#"))
+    rules = tuple(_parse_rule(line, skills) for line in lines if line and not line.startswith("#"))
     if not rules:
         raise ProviderError(
             "The strategy has no rule; write lines such as: "
@@ -136,15 +136,15 @@ def parse(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ..
     return rules
 
 
-def _rule(line: str, skills: Collection[str] | None) -> Rule:
+def _parse_rule(line: str, skills: Collection[str] | None) -> Rule:
     found = _RULE.fullmatch(line)
     if found is None:
-        raise _refused(line, "expected '[every N cycles] [when ...] do SKILL name=value ...'")
+        raise _rule_error(line, "expected '[every N cycles] [when ...] do SKILL name=value ...'")
     every = None if found["every"] is None else int(found["every"])
     if every == 0:
-        raise _refused(line, "every 0 cycles is never")
+        raise _rule_error(line, "the N of 'every N cycles' must be at least 1")
     if skills is not None and found["skill"] not in skills:
-        raise _refused(line, f"no skill named {found['skill']!r}")
+        raise _rule_error(line, f"no skill named {found['skill']!r}")
     comparisons: list[Comparison] = []
     for part in re.split(r"\s+and\s+", found["when"] or ""):
         comparison = _COMPARISON.fullmatch(part.strip())
@@ -155,7 +155,7 @@ def _rule(line: str, skills: Collection[str] | None) -> Rule:
                 )
             )
         elif part:
-            raise _refused(line, f"cannot read the condition {part!r}")
+            raise _rule_error(line, f"cannot read the condition {part!r}")
     return Rule(line, every, tuple(comparisons), found["skill"], _params(line, found["params"]))
 
 
@@ -163,19 +163,19 @@ def _params(line: str, text: str | None) -> dict[str, Any]:
     try:
         words = shlex.split(text or "")
     except ValueError:
-        raise _refused(line, "a quote is not closed") from None
+        raise _rule_error(line, "a quote is not closed") from None
     params: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
-            raise _refused(line, f"expected name=value, not {word!r}")
+            raise _rule_error(line, f"expected name=value, not {word!r}")
         if name in params:
-            raise _refused(line, f"{name} is given twice")
-        params[name] = _literal(value)
+            raise _rule_error(line, f"{name} is given twice")
+        params[name] = _parse_literal(value)
     return params
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     if re.fullmatch(_NUMBER, text):
@@ -183,7 +183,7 @@ def _literal(text: str) -> Any:
     return text
 
 
-def _value(fact: str, observation: Mapping[str, Any]) -> Any:
+def _fact_value(fact: str, observation: Mapping[str, Any]) -> Any:
     if fact == "cycle":
         return observation["cycle"]
     if "solBalance" not in observation:
@@ -197,5 +197,5 @@ def _value(fact: str, observation: Mapping[str, Any]) -> Any:
     return Decimal(0)
 
 
-def _refused(line: str, why: str) -> ProviderError:
+def _rule_error(line: str, why: str) -> ProviderError:
     return ProviderError(f"The strategy line {line[:200]!r} is not a rule: {why}")

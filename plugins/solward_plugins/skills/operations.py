@@ -26,7 +26,7 @@ from solward import (
 Details = Mapping[str, Any]
 
 
-async def _nothing(_params: Details, _details: Details, _context: SkillContext) -> str:
+async def _no_sentence(_params: Details, _details: Details, _context: SkillContext) -> str:
     return ""
 
 
@@ -54,11 +54,11 @@ class OperationSkill:
     again: str = "repeat it"
     unsettled: str = (
         "Submitted {submitted} Status: {status}."
-        " It is not known yet whether it lands; do not {again}."
+        " It is not known yet whether the transaction lands; do not {again}."
     )
     means: Mapping[str, str] = field(default_factory=dict)
     follows: str = ""
-    after: Callable[[Details, Details, SkillContext], Awaitable[str]] = _nothing
+    after: Callable[[Details, Details, SkillContext], Awaitable[str]] = _no_sentence
     examples: tuple[Details, ...] = ()
 
     @hookimpl
@@ -112,7 +112,7 @@ def _symbol(mint: str, context: SkillContext) -> str:
 # the operation has succeeded all the same.
 
 
-async def _balance(_params: Details, _details: Details, context: SkillContext) -> str:
+async def _balance_sentence(_params: Details, _details: Details, context: SkillContext) -> str:
     try:
         lamports = await context.ledger.balance(context.wallet.address)
     except LedgerError:
@@ -120,7 +120,7 @@ async def _balance(_params: Details, _details: Details, context: SkillContext) -
     return f" Balance now: {format_sol(lamports, 4)} SOL."
 
 
-async def _supply(_params: Details, details: Details, context: SkillContext) -> str:
+async def _supply_sentence(_params: Details, details: Details, context: SkillContext) -> str:
     try:
         mint = await read_mint(context.ledger, details["mint"])
     except LedgerError:
@@ -128,7 +128,7 @@ async def _supply(_params: Details, details: Details, context: SkillContext) -> 
     return f" Supply now: {format_amount(from_units(mint.supply, mint.decimals))}."
 
 
-async def _holding(_params: Details, details: Details, context: SkillContext) -> str:
+async def _holding_sentence(_params: Details, details: Details, context: SkillContext) -> str:
     try:
         balances = await context.balances()
     except LedgerError:
@@ -137,7 +137,7 @@ async def _holding(_params: Details, details: Details, context: SkillContext) ->
     return f" The wallet holds {format_amount(held)} of it now."
 
 
-async def _reason(params: Details, details: Details, _context: SkillContext) -> str:
+async def _reason_sentence(params: Details, details: Details, _context: SkillContext) -> str:
     if params.get("validator") is not None:
         return ""
     return f" Why this validator: {details['validatorReason']}."
@@ -167,7 +167,7 @@ TRANSFER = OperationSkill(
     done="Sent {amount} SOL to {to}.",
     submitted="a transfer of {amount} SOL to {to}.",
     again="send it again",
-    after=_balance,
+    after=_balance_sentence,
     examples=({"to": "11111111111111111111111111111112", "amount": 1},),
 )
 
@@ -219,38 +219,38 @@ MINT_SUPPLY = OperationSkill(
     name="mint_supply",
     operation="mint_supply",
     description=(
-        "Mint more of a token to the wallet. Works only where the wallet is the token's mint"
-        " authority, as it is of a token it launched."
+        "Mint more of a token to the wallet. Works only if the wallet is the token's mint"
+        " authority, for example because it launched the token."
     ),
     done="Minted {amount} of {symbol} to the wallet's token account {account}.",
     submitted="the minting of {amount} of {symbol} to the wallet's token account {account}.",
-    after=_supply,
+    after=_supply_sentence,
 )
 
 BURN_TOKENS = OperationSkill(
     name="burn_tokens",
     operation="burn",
     description=(
-        "Destroy an amount of a token the wallet holds, for ever. The token's limits apply."
-        " Check the balance first."
+        "Destroy an amount of a token that the wallet holds. This cannot be undone. The token's"
+        " limits apply. Check the balance first."
     ),
     done="Burned {amount} of {symbol}.",
     submitted="the burning of {amount} of {symbol}.",
-    after=_holding,
+    after=_holding_sentence,
 )
 
 REVOKE_MINT_AUTHORITY = OperationSkill(
     name="revoke_mint_authority",
     operation="revoke_authority",
     description=(
-        "Give up for ever the wallet's right to mint more of a token, or with authorityType"
-        " freeze its right to freeze holders' accounts. It cannot be undone."
+        "Give up the wallet's right to mint more of a token, or with authorityType freeze its"
+        " right to freeze holders' accounts. This cannot be undone."
     ),
     done="Revoked the {authorityType} authority of {mint}. {means}",
     submitted="the revocation of the {authorityType} authority of {mint}.",
     means={
-        "mint": "Its supply is fixed for ever.",
-        "freeze": "Nobody can freeze its holders' accounts any more.",
+        "mint": "The token's supply is fixed for ever.",
+        "freeze": "Nobody can freeze the token's accounts any more.",
     },
 )
 
@@ -258,8 +258,8 @@ CLOSE_TOKEN_ACCOUNT = OperationSkill(
     name="close_token_account",
     operation="close_account",
     description=(
-        "Close the wallet's token account of a mint and take its rent back. The account must"
-        " be empty: burn or swap what it holds first."
+        "Close the wallet's token account for a mint and get the account's rent back. The account"
+        " must be empty: burn or swap its tokens first."
     ),
     done=(
         "Closed the token account {account} of {mint}; {reclaimed} SOL of rent came back to the"
@@ -275,7 +275,7 @@ WRAP_SOL = OperationSkill(
     name="wrap_sol",
     operation="wrap_sol",
     description=(
-        "Turn SOL into wrapped SOL (wSOL), the token form of SOL that some programs ask for."
+        "Turn SOL into wrapped SOL (wSOL), the token form of SOL that some programs require."
         " The spending limits apply. unwrap_sol turns it back."
     ),
     done="Wrapped {amount} SOL into the wallet's wrapped SOL account {account}.",
@@ -292,8 +292,8 @@ UNWRAP_SOL = OperationSkill(
     name="unwrap_sol",
     operation="unwrap_sol",
     description=(
-        "Turn all the wallet's wrapped SOL (wSOL) back into SOL. Its token account is closed"
-        " and the rent of it comes back too."
+        "Turn all the wallet's wrapped SOL (wSOL) back into SOL. This closes the wrapped SOL"
+        " account and returns the account's rent too."
     ),
     done=f"Unwrapped {_UNWRAPPED}",
     submitted=f"the unwrapping of {_UNWRAPPED}",
@@ -305,17 +305,17 @@ STAKE_SOL = OperationSkill(
     name="stake_sol",
     operation="stake",
     description=(
-        "Stake SOL with a validator, in a new stake account of the wallet's. The amount"
+        "Stake SOL with a validator, in a new stake account of the wallet. The amount"
         " includes the account's rent, which the network sets. The spending limits apply."
         " To get it back: unstake_sol, wait until list_stakes shows it inactive, then"
         " withdraw_stake."
     ),
     done=f"Staked {_STAKED}",
     submitted=f"the staking of {_STAKED}",
-    after=_reason,
+    after=_reason_sentence,
     follows=(
-        " It is activating and becomes active in the next epoch; unstake_sol with this stake"
-        " account starts to take it back."
+        " The stake is activating and becomes active in the next epoch; unstake_sol with this stake"
+        " account starts its withdrawal."
     ),
     examples=({"amount": 2},),
 )
@@ -324,14 +324,14 @@ UNSTAKE_SOL = OperationSkill(
     name="unstake_sol",
     operation="unstake",
     description=(
-        "Deactivate a stake of the wallet's. It cools down until the end of the epoch; once"
+        "Deactivate a stake of the wallet. The stake cools down until the end of the epoch; once"
         " list_stakes shows it inactive, withdraw_stake brings the SOL back."
     ),
     done="Unstaked stake account {stakeAccount}, {amount} SOL delegated.",
     submitted="the unstaking of stake account {stakeAccount}, {amount} SOL delegated.",
     follows=(
-        " It can be withdrawn with withdraw_stake once list_stakes shows it inactive, at the end of"
-        " the epoch as a rule."
+        " Withdraw the stake with withdraw_stake once list_stakes shows it inactive, usually at the"
+        " end of the epoch."
     ),
 )
 

@@ -25,10 +25,10 @@ from solward import (
 NO_TOKENS = "No token holdings."
 
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
-_NEXT = {
-    StakeState.ACTIVATING: "active in the next epoch; unstake_sol takes it back",
-    StakeState.ACTIVE: "unstake_sol takes it back",
-    StakeState.DEACTIVATING: "wait until it is inactive, at the end of the epoch as a rule",
+_NEXT_STEPS = {
+    StakeState.ACTIVATING: "active from the next epoch; unstake_sol deactivates it",
+    StakeState.ACTIVE: "unstake_sol deactivates it",
+    StakeState.DEACTIVATING: "wait until it is inactive, usually at the end of the epoch",
     StakeState.INACTIVE: "withdraw_stake brings it back to the wallet",
 }
 
@@ -51,7 +51,7 @@ class ReadingSkill:
         return await self.outcome(params, context)
 
 
-async def _balances(_params: Mapping[str, Any], context: SkillContext) -> str:
+async def _list_balances(_params: Mapping[str, Any], context: SkillContext) -> str:
     """List the wallet's name and address, its SOL with 4 decimals, and a line for each token."""
     balances = await context.balances()
     lines = [
@@ -60,42 +60,42 @@ async def _balances(_params: Mapping[str, Any], context: SkillContext) -> str:
     ]
     if not balances.tokens:
         return "\n".join([*lines, NO_TOKENS])
-    return "\n".join([*lines, "Tokens:", *map(_holding, balances.tokens)])
+    return "\n".join([*lines, "Tokens:", *map(_holding_line, balances.tokens)])
 
 
-def _holding(token: TokenBalance) -> str:
+def _holding_line(token: TokenBalance) -> str:
     symbol = f" ({token.symbol})" if token.symbol else ""
     return f"- {token.mint}{symbol}: {format_amount(token.ui)}, {token.decimals} decimals"
 
 
-async def _stakes(_params: Mapping[str, Any], context: SkillContext) -> str:
+async def _list_stakes(_params: Mapping[str, Any], context: SkillContext) -> str:
     stakes = await context.stakes()
     if not stakes:
         return "The wallet has no stake accounts. stake_sol makes one."
     lines = [
         f"- {stake.address}: {format_sol(stake.lamports)} SOL, {stake.state}"
-        f" ({_next(stake, context.wallet.address)})"
+        f" ({_next_step(stake, context.wallet.address)})"
         for stake in stakes
     ]
     return "\n".join(["Stake accounts:", *lines])
 
 
-def _next(stake: Stake, wallet: str) -> str:
+def _next_step(stake: Stake, wallet: str) -> str:
     is_inactive = stake.state is StakeState.INACTIVE
     if (stake.withdrawer if is_inactive else stake.staker) != wallet:
         return "under another's authority"
     if is_inactive and stake.is_locked:
         return "locked: it cannot be withdrawn yet"
-    return _NEXT[stake.state]
+    return _NEXT_STEPS[stake.state]
 
 
-async def _token(params: Mapping[str, Any], context: SkillContext) -> str:
+async def _describe_token(params: Mapping[str, Any], context: SkillContext) -> str:
     address = context.tokens.resolve(params["token"], "token")
     mint = await read_mint(context.ledger, address, "token")
     balances = await context.balances()
     held = [token.ui for token in balances.tokens if token.mint == address]
     lines = [
-        f"Token: {_title(mint, context)}",
+        f"Token: {_token_title(mint, context)}",
         f"Mint: {mint.address}",
         f"Program: {mint.program_name}",
         f"Decimals: {mint.decimals}",
@@ -110,7 +110,7 @@ async def _token(params: Mapping[str, Any], context: SkillContext) -> str:
     return "\n".join(lines)
 
 
-def _title(mint: Mint, context: SkillContext) -> str:
+def _token_title(mint: Mint, context: SkillContext) -> str:
     listed = context.tokens.symbol_of(mint.address)
     if listed is not None:
         return listed
@@ -124,7 +124,7 @@ def _title(mint: Mint, context: SkillContext) -> str:
     return f"{title}, and is NOT {real.symbol}, whose mint is {real.mint}"
 
 
-async def _waited(params: Mapping[str, Any], _context: SkillContext) -> str:
+async def _waiting_reason(params: Mapping[str, Any], _context: SkillContext) -> str:
     """Return the given reason as the outcome, so that the agent's memory has it."""
     reason = params.get("reason", "").strip()
     return f"Waited: {reason}" if reason else "Waited: no action this cycle."
@@ -139,7 +139,7 @@ CHECK_BALANCE = ReadingSkill(
         parameters=_NO_PARAMETERS,
         examples=({},),
     ),
-    _balances,
+    _list_balances,
 )
 
 LIST_STAKES = ReadingSkill(
@@ -152,7 +152,7 @@ LIST_STAKES = ReadingSkill(
         parameters=_NO_PARAMETERS,
         examples=({},),
     ),
-    _stakes,
+    _list_stakes,
 )
 
 TOKEN_INFO = ReadingSkill(
@@ -177,7 +177,7 @@ TOKEN_INFO = ReadingSkill(
         },
         examples=({"token": "USDC"},),
     ),
-    _token,
+    _describe_token,
 )
 
 WAIT = ReadingSkill(
@@ -198,5 +198,5 @@ WAIT = ReadingSkill(
         timeout_s=5.0,
         examples=({}, {"reason": "The price is falling."}),
     ),
-    _waited,
+    _waiting_reason,
 )

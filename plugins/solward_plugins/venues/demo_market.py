@@ -72,7 +72,7 @@ def venue_spec() -> VenueSpec:
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
     """Quote the market's present price."""
-    return _quote(await _route(request, context), request)
+    return _make_quote(await _find_route(request, context), request)
 
 
 @hookimpl
@@ -81,8 +81,8 @@ async def venue_instructions(
 ) -> SwapInstructions:
     """Return the swap of a quote, at the present price."""
     request = QuoteRequest(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
-    hops = await _route(request, context)
-    newer = _quote(hops, request)
+    hops = await _find_route(request, context)
+    newer = _make_quote(hops, request)
     least = max(quote.minimum_out, newer.minimum_out)
     source = associated_address(taker, request.input_mint, _TOKENS)
     swap = swap_instruction(hops, taker, source, destination, request.amount, least)
@@ -117,7 +117,7 @@ def swap_instruction(
     )
 
 
-async def _route(request: QuoteRequest, context: VenueContext) -> list[Hop]:
+async def _find_route(request: QuoteRequest, context: VenueContext) -> list[Hop]:
     """Return the pools from one token to the other.
 
     Raises:
@@ -138,7 +138,7 @@ async def _route(request: QuoteRequest, context: VenueContext) -> list[Hop]:
         sol, held = token_account(states[sol_vault]), token_account(states[vault])
         pool = pools[address]
         if pool is None or sol is None or held is None or not sol.amount or not held.amount:
-            raise LedgerUnavailable(f"The pool {address} of the demo market is not whole")
+            raise LedgerUnavailable(f"The demo market's pool {address} lacks an account or funds")
         sells[held.mint] = Hop(pool.owner, address, vault, sol_vault, held.amount, sol.amount)
         buys[held.mint] = Hop(pool.owner, address, sol_vault, vault, sol.amount, held.amount)
     for mint in (request.input_mint, request.output_mint):
@@ -150,7 +150,7 @@ async def _route(request: QuoteRequest, context: VenueContext) -> list[Hop]:
     return hops if request.output_mint == WRAPPED_SOL_MINT else [*hops, buys[request.output_mint]]
 
 
-def _quote(hops: Sequence[Hop], request: QuoteRequest) -> Quote:
+def _make_quote(hops: Sequence[Hop], request: QuoteRequest) -> Quote:
     given, kept = request.amount, Decimal(1)
     for hop in hops:
         fair = Decimal(given) * hop.reserve_out / hop.reserve_in

@@ -63,7 +63,7 @@ _ORDER_ERRORS = {
     (False, 3): "the amount is too small for its fee to be sponsored",
     (True, 1): "the taker does not hold what it sells",
     (True, 2): "the taker lacks a token account",
-    (True, 3): "no transaction could be made of the quote",
+    (True, 3): "no transaction could be made for the quote",
 }
 
 # By this code the swap is made in steps, by `venue_swap`.
@@ -105,7 +105,7 @@ _MEANINGS = {
     "TOKEN_NOT_TRADABLE": "one of the tokens is not traded there",
     "NOT_SUPPORTED": "it does not support this swap",
     "CIRCULAR_ARBITRAGE_IS_DISABLED": "input and output are the same token",
-    "CANNOT_COMPUTE_OTHER_AMOUNT_THRESHOLD": "no minimum follows from this amount and slippage",
+    "CANNOT_COMPUTE_OTHER_AMOUNT_THRESHOLD": "this amount and slippage give no minimum",
     "MAX_ACCOUNT_GREATER_THAN_MAX": "the route names too many accounts",
     "FAILED_TO_GET_SWAP_AND_ACCOUNT_METAS": "it could not make the swap of its quote",
 }
@@ -132,18 +132,18 @@ def venue_spec() -> VenueSpec:
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
     """Quote a price by the same calls of the API that make the swap."""
     query = _query(request.input_mint, request.output_mint, request.amount, request.slippage_bps)
-    api = _api(context)
+    api = _api_name(context)
     if api == "order":
-        return _order_quote(await _order(context, query, _NO_MAKERS))
+        return _parse_order(await _order(context, query, _NO_MAKERS))
     if api == "v1":
         return await _v1_quote(context, query, None)
     # A price has a taker too: a key that was never used, as the taker of a swap is one.
     try:
-        body = await ask(context, "GET", _BUILD, query=query | {"taker": str(Keypair().pubkey())})
+        body = await fetch(context, "GET", _BUILD, query=query | {"taker": str(Keypair().pubkey())})
     except NeedsFunds:
         # The same router tells its price without a taker; its fee makes that one a little lower.
-        return _order_quote(await _order(context, query, _ONE_ROUTER))
-    return _quote(body, {})
+        return _parse_order(await _order(context, query, _ONE_ROUTER))
+    return _parse_quote(body, {})
 
 
 @hookimpl
@@ -156,29 +156,29 @@ async def venue_instructions(
     taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
     arrives wrapped.
     """
-    api = _api(context)
+    api = _api_name(context)
     if api == "order":
-        raise SkillError(_FUNDS_FIRST, "The swap venue wants a taker that holds what it sells")
+        raise SkillError(_FUNDS_FIRST, "The swap venue requires a taker with the sold asset")
     try:
         if api == "v1":
             return await _v1_instructions(quote, taker, destination, max_accounts, context)
-        query = _again(quote, max_accounts) | {
+        query = _repeat_query(quote, max_accounts) | {
             "taker": taker,
             "destinationTokenAccount": destination,
             "wrapAndUnwrapSol": "false",
         }
-        body = await ask(context, "GET", _BUILD, query=query)
+        body = await fetch(context, "GET", _BUILD, query=query)
     except NeedsFunds as error:
         raise SkillError(_FUNDS_FIRST, str(error)) from None
     try:
         return SwapInstructions(
-            quote=_quote(body, {}),
-            swap=_instruction(body["swapInstruction"]),
-            accounts=_accounts_of(taker, body["setupInstructions"]),
-            tables=_tables(body["addressesByLookupTableAddress"]),
+            quote=_parse_quote(body, {}),
+            swap=_parse_instruction(body["swapInstruction"]),
+            accounts=_opened_mints(taker, body["setupInstructions"]),
+            tables=_parse_tables(body["addressesByLookupTableAddress"]),
         )
     except _MALFORMED:
-        raise unexpected() from None
+        raise unexpected_answer() from None
 
 
 @hookimpl
@@ -188,48 +188,46 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
     The other calls return instructions, for a transaction of Solward's that enforces the minimum; a
     whole transaction of theirs would not enforce it.
     """
-    if _api(context) != "order":
-        raise InvalidRequest("The swap venue refuses a taker that holds what it sells")
-    body = await _order(context, _again(quote, None) | {"taker": wallet}, _NO_MAKERS)
+    if _api_name(context) != "order":
+        raise InvalidRequest("The swap venue refuses even a taker with the sold asset")
+    body = await _order(context, _repeat_query(quote, None) | {"taker": wallet}, _NO_MAKERS)
     try:
         wire = base64.b64decode(body["transaction"] or "", validate=True)
         router, code = str(body["router"]), body.get("errorCode")
         payer = body.get("signatureFeePayer")
-        height = _integer(body["lastValidBlockHeight"]) if wire else 0
+        height = _parse_integer(body["lastValidBlockHeight"]) if wire else 0
     except _MALFORMED:
-        raise unexpected() from None
+        raise unexpected_answer() from None
     if not wire:
         known = _ORDER_ERRORS.get((router == "jupiterz", code)) if type(code) is int else None
-        reason = known or line(body.get("errorMessage") or body.get("error") or "no reason")
+        reason = known or printable(body.get("errorMessage") or body.get("error") or "no reason")
         raise InvalidRequest(f"The swap venue made no transaction: {reason}")
     if payer is not None and payer != wallet:
-        raise LedgerUnavailable("The swap venue's order has another signer, who signs there alone")
-    newer = _order_quote(body)
+        raise LedgerUnavailable("The swap venue's order has another signer, who signs only there")
+    newer = _parse_order(body)
     if newer.minimum_out < quote.minimum_out:
         # Its minimum would be below that of the quote for which the slippage was given.
         raise InvalidRequest(
-            f"The price moved: the swap venue promises {newer.minimum_out} units now, and"
-            f" {quote.minimum_out} were quoted"
+            f"The price moved: the swap venue now promises {newer.minimum_out} units, but it quoted"
+            f" {quote.minimum_out}"
         )
     return SwapTransaction(wire, height)
 
 
 async def _order(context: VenueContext, query: Mapping[str, str], without: str) -> dict[str, Any]:
-    return await ask(
+    return await fetch(
         context, "GET", _ORDER, query={**query, "swapMode": "ExactIn", "excludeRouters": without}
     )
 
 
-def _order_quote(body: Mapping[str, Any]) -> Quote:
+def _parse_order(body: Mapping[str, Any]) -> Quote:
     """Return an order's offer. Orders have losses with the opposite sign of quotes, in percent."""
     try:
         points = body.get("priceImpact")
-        loss = (
-            -_fraction(body.get("priceImpactPct")) if points is None else -_fraction(points) / 100
-        )
+        loss = -_impact(body.get("priceImpactPct")) if points is None else -_impact(points) / 100
     except _MALFORMED:
-        raise unexpected() from None
-    return _quote({**body, "priceImpactPct": str(loss)}, {})
+        raise unexpected_answer() from None
+    return _parse_quote({**body, "priceImpactPct": str(loss)}, {})
 
 
 # Version 1.
@@ -239,9 +237,9 @@ async def _v1_quote(
     context: VenueContext, query: Mapping[str, str], max_accounts: int | None
 ) -> Quote:
     fewer = {} if max_accounts is None else {"maxAccounts": str(max_accounts)}
-    body = await ask(context, "GET", _QUOTE, query={**query, **fewer})
+    body = await fetch(context, "GET", _QUOTE, query={**query, **fewer})
     # The quote is sent back unchanged, because some of its fields are not documented.
-    return _quote(body, {"quoteResponse": body})
+    return _parse_quote(body, {"quoteResponse": body})
 
 
 async def _v1_instructions(
@@ -254,8 +252,8 @@ async def _v1_instructions(
     offer = quote
     if max_accounts is not None or "quoteResponse" not in quote.raw:
         # Request a quote over fewer accounts, with at least the first quote's minimum.
-        offer = await _v1_quote(context, _again(quote, None), max_accounts)
-    body = await ask(
+        offer = await _v1_quote(context, _repeat_query(quote, None), max_accounts)
+    body = await fetch(
         context,
         "POST",
         _INSTRUCTIONS,
@@ -269,15 +267,15 @@ async def _v1_instructions(
         },
     )
     try:
-        swap = _instruction(body["swapInstruction"])
-        accounts = _accounts_of(taker, body["setupInstructions"])
+        swap = _parse_instruction(body["swapInstruction"])
+        accounts = _opened_mints(taker, body["setupInstructions"])
         tables = [_address(each) for each in body["addressLookupTableAddresses"]]
     except _MALFORMED:
-        raise unexpected() from None
-    return SwapInstructions(offer, swap, accounts, await _contents(tables, context))
+        raise unexpected_answer() from None
+    return SwapInstructions(offer, swap, accounts, await _read_tables(tables, context))
 
 
-async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, tuple[str, ...]]:
+async def _read_tables(tables: Sequence[str], context: VenueContext) -> dict[str, tuple[str, ...]]:
     """Read the addresses in lookup tables; without a table the transaction only gets longer."""
     found = await context.ledger.accounts(tables) if tables else {}
     return {
@@ -290,7 +288,7 @@ async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, t
     }
 
 
-def _api(context: VenueContext) -> str:
+def _api_name(context: VenueContext) -> str:
     return context.options.get("JUPITER_API", "build")
 
 
@@ -303,34 +301,34 @@ def _query(source: str, target: str, amount: int, slippage_bps: int) -> dict[str
     }
 
 
-def _again(quote: Quote, max_accounts: int | None) -> dict[str, str]:
+def _repeat_query(quote: Quote, max_accounts: int | None) -> dict[str, str]:
     """Return the request of a quote, for the same swap at the present price."""
     query = _query(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     return query if max_accounts is None else query | {"maxAccounts": str(max_accounts)}
 
 
-def _quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
+def _parse_quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
     try:
         return Quote(
             input_mint=str(body["inputMint"]),
             output_mint=str(body["outputMint"]),
-            in_amount=_integer(body["inAmount"]),
-            out_amount=_integer(body["outAmount"]),
-            minimum_out=_integer(body["otherAmountThreshold"]),
-            slippage_bps=_integer(body["slippageBps"]),
-            price_impact=_fraction(body.get("priceImpactPct")),
+            in_amount=_parse_integer(body["inAmount"]),
+            out_amount=_parse_integer(body["outAmount"]),
+            minimum_out=_parse_integer(body["otherAmountThreshold"]),
+            slippage_bps=_parse_integer(body["slippageBps"]),
+            price_impact=_impact(body.get("priceImpactPct")),
             raw=raw,
         )
     except _MALFORMED:
-        raise unexpected() from None
+        raise unexpected_answer() from None
 
 
-def _instruction(body: Mapping[str, Any]) -> Instruction:
+def _parse_instruction(body: Mapping[str, Any]) -> Instruction:
     accounts = [
         AccountMeta(
             Pubkey.from_string(each["pubkey"]),
-            is_signer=_flag(each["isSigner"]),
-            is_writable=_flag(each["isWritable"]),
+            is_signer=_parse_flag(each["isSigner"]),
+            is_writable=_parse_flag(each["isWritable"]),
         )
         for each in body["accounts"]
     ]
@@ -338,10 +336,10 @@ def _instruction(body: Mapping[str, Any]) -> Instruction:
     return Instruction(Pubkey.from_string(body["programId"]), data, accounts)
 
 
-def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
+def _opened_mints(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the mints of the taker's associated accounts that the setup opens; ignore the rest."""
     mints: dict[str, None] = {}
-    for instruction in map(_instruction, setup):
+    for instruction in map(_parse_instruction, setup):
         opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
         if not opens or len(instruction.accounts) < 4:
             continue
@@ -351,7 +349,7 @@ def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(mints)
 
 
-def _tables(body: Mapping[str, list[str]] | None) -> dict[str, tuple[str, ...]]:
+def _parse_tables(body: Mapping[str, list[str]] | None) -> dict[str, tuple[str, ...]]:
     return {_address(table): tuple(map(_address, held)) for table, held in (body or {}).items()}
 
 
@@ -359,13 +357,13 @@ def _address(text: str) -> str:
     return str(Pubkey.from_string(text))
 
 
-def _flag(value: object) -> bool:
+def _parse_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError("neither true nor false")
 
 
-def _integer(value: object) -> int:
+def _parse_integer(value: object) -> int:
     """Convert an amount of the API, which is digits as a string or a number.
 
     Raises:
@@ -377,7 +375,7 @@ def _integer(value: object) -> int:
     return int(text)
 
 
-def _fraction(value: object) -> Decimal:
+def _impact(value: object) -> Decimal:
     """Return the price impact, which some routes lack.
 
     Raises:
@@ -393,7 +391,7 @@ class NeedsFunds(InvalidRequest):
     """The API refuses because the taker does not hold the asset to be sold."""
 
 
-async def ask(
+async def fetch(
     context: VenueContext,
     method: str,
     path: str,
@@ -418,41 +416,41 @@ async def ask(
         except httpx.HTTPError as error:
             kind = type(error).__name__
             raise LedgerUnavailable(f"The swap venue did not answer ({kind})") from None
-        wait = _wait(response)
+        wait = _retry_wait(response)
         if wait is None or (not wait and paused):
-            return _object(response)
+            return _parse_object(response)
         if time.monotonic() + wait > deadline:
-            raise _limited(wait)
+            raise _rate_limit_error(wait)
         # Without a time there is one more try: whether another helps is not known.
         paused = paused or not wait
         await asyncio.sleep(wait or _PAUSE_S)
 
 
-def line(reason: object) -> str:
+def printable(reason: object) -> str:
     """Return the venue's text, shortened and printable, because logs and models read it."""
     text = str(reason)[:_LONGEST_REASON]
     return "".join(each if each.isprintable() else " " for each in text)
 
 
-def unexpected() -> LedgerUnavailable:
+def unexpected_answer() -> LedgerUnavailable:
     """Return the error for an answer that differs from the API's documentation."""
     return LedgerUnavailable("The swap venue's answer has an unexpected shape")
 
 
-def _wait(response: httpx.Response) -> float | None:
+def _retry_wait(response: httpx.Response) -> float | None:
     """Return seconds until the request may be repeated, 0 if unknown; None if it is answered."""
-    after = _seconds(response.headers.get("retry-after"))
+    after = _parse_seconds(response.headers.get("retry-after"))
     if response.status_code == 503:
         return None if after is None else max(after, _SHORTEST_S)
     if response.status_code != 429:
         return None
     if after is None:
-        reset = _seconds(response.headers.get("x-ratelimit-reset"))
-        after = None if reset is None else reset - _clock(response)
+        reset = _parse_seconds(response.headers.get("x-ratelimit-reset"))
+        after = None if reset is None else reset - _api_time(response)
     return 0.0 if after is None else max(after, _SHORTEST_S)
 
 
-def _clock(response: httpx.Response) -> float:
+def _api_time(response: httpx.Response) -> float:
     """Return the API's own time if it sends one, because the machine's clock may be off."""
     try:
         return parsedate_to_datetime(response.headers["date"]).timestamp()
@@ -460,42 +458,44 @@ def _clock(response: httpx.Response) -> float:
         return time.time()
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     if text is None or not re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text.strip()):
         return None
     return float(text)
 
 
-def _limited(wait: float) -> LedgerUnavailable:
+def _rate_limit_error(wait: float) -> LedgerUnavailable:
     again = f"; it takes requests again in {wait:.0f} s" if wait else ""
     return LedgerUnavailable(
         f"The swap venue's rate limit is reached{again}. JUPITER_API_KEY of a larger plan raises it"
     )
 
 
-def _object(response: httpx.Response) -> dict[str, Any]:
+def _parse_object(response: httpx.Response) -> dict[str, Any]:
     try:
         body = read_json(response.content, "The answer", _MAX_ANSWER_BYTES)
     except InvalidRequest:
         body = None
     status = response.status_code
     if status in _REFUSALS:
-        raise _refusal(status, body if isinstance(body, dict) else {})
+        raise _refusal_error(status, body if isinstance(body, dict) else {})
     if status == 429:
-        raise _limited(0)
+        raise _rate_limit_error(0)
     if status != 200:
         told = f"The swap venue answered with status {status}"
         raise LedgerUnavailable(_STATUSES.get(status, told))
     if not isinstance(body, dict):
-        raise unexpected()
+        raise unexpected_answer()
     return body
 
 
-def _refusal(status: int, body: Mapping[str, Any]) -> InvalidRequest:
+def _refusal_error(status: int, body: Mapping[str, Any]) -> InvalidRequest:
     code = str(body.get("errorCode") or "")
     reason = body.get("error") or body.get("errorMessage")
     if code in _MEANINGS:
-        return InvalidRequest(f"The swap venue refused: {_MEANINGS[code]} ({line(reason or code)})")
+        return InvalidRequest(
+            f"The swap venue refused: {_MEANINGS[code]} ({printable(reason or code)})"
+        )
     if code in _FUNDS_CODES or _FUNDS.search(str(reason or "")[:1_000]):
-        return NeedsFunds(f"The swap venue refused: {line(reason or code)}")
-    return InvalidRequest(f"The swap venue refused: {line(reason or status)}")
+        return NeedsFunds(f"The swap venue refused: {printable(reason or code)}")
+    return InvalidRequest(f"The swap venue refused: {printable(reason or status)}")

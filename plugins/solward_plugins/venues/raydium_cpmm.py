@@ -134,7 +134,7 @@ class Trade:
 
     def given(self, amount: int) -> int:
         """Return the units that the pool pays for `amount` units sold, rounded like the program."""
-        return swapped(
+        return swap_output(
             self.paid(amount),
             self.reserve_in,
             self.reserve_out,
@@ -149,7 +149,7 @@ class Trade:
         return given - transfer_fee(self.target, given, self.epoch)
 
 
-def swapped(
+def swap_output(
     paid: int,
     reserve_in: int,
     reserve_out: int,
@@ -180,9 +180,9 @@ def venue_spec() -> VenueSpec:
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
     """Quote the present price of the pool that pays the most."""
-    trades = await _trades(context, context.pools, request)
+    trades = await _find_trades(context, context.pools, request)
     best = max(trades, key=lambda trade: trade.out(request.amount))
-    return _quote(best, request)
+    return _make_quote(best, request)
 
 
 @hookimpl
@@ -192,10 +192,10 @@ async def venue_instructions(
     """Return the swap with the quote's pool, at the pool's present price."""
     pool = quote.raw.get("pool")
     if pool not in context.pools:
-        raise LedgerUnavailable("The quote is of no configured pool")
+        raise LedgerUnavailable("The quote's pool is not configured")
     request = QuoteRequest(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
-    [trade] = await _trades(context, [str(pool)], request)
-    newer = _quote(trade, request)
+    [trade] = await _find_trades(context, [str(pool)], request)
+    newer = _make_quote(trade, request)
     least = max(quote.minimum_out, newer.minimum_out)
     source = associated_address(taker, trade.source.address, trade.source.program)
     return SwapInstructions(
@@ -231,7 +231,7 @@ def swap_instruction(
     )
 
 
-def _quote(trade: Trade, request: QuoteRequest) -> Quote:
+def _make_quote(trade: Trade, request: QuoteRequest) -> Quote:
     given = trade.out(request.amount)
     if not 0 < given <= _U64:
         raise InvalidRequest("amount is too small: the pool would give nothing for it")
@@ -249,7 +249,7 @@ def _quote(trade: Trade, request: QuoteRequest) -> Quote:
     )
 
 
-async def _trades(
+async def _find_trades(
     context: VenueContext, addresses: Iterable[str], request: QuoteRequest
 ) -> list[Trade]:
     """Return the pools that trade this pair now, at least one.
@@ -260,8 +260,8 @@ async def _trades(
     """
     wanted = list(addresses)
     found = await context.ledger.accounts([*wanted, CLOCK_SYSVAR])
-    epoch, now = _clock(found[CLOCK_SYSVAR])
-    pools = {address: _pool(address, found[address]) for address in wanted}
+    epoch, now = _read_clock(found[CLOCK_SYSVAR])
+    pools = {address: _parse_pool(address, found[address]) for address in wanted}
     if wrong := [address for address, pool in pools.items() if pool is None]:
         raise LedgerUnavailable(
             f"{POOLS_ENV}: {', '.join(wrong)} is no pool of Raydium's CPMM program on this network"
@@ -285,8 +285,8 @@ async def _trades(
     # This reads the pools again, so that owed fees and balances are of the same state.
     states = await context.ledger.accounts([*needed])
     trades = [
-        _trade(pool, pair, states, epoch)
-        for pool in (_pool(each.address, states[each.address]) for each in fitting)
+        _make_trade(pool, pair, states, epoch)
+        for pool in (_parse_pool(each.address, states[each.address]) for each in fitting)
         if pool is not None and not pool.disabled and pool.opens_at <= now
     ]
     if not trades:
@@ -294,7 +294,7 @@ async def _trades(
     return trades
 
 
-def _pool(address: str, account: Account | None) -> Pool | None:
+def _parse_pool(address: str, account: Account | None) -> Pool | None:
     """Return the pool in an account, None if the account is not one of the program's."""
     if account is None or account.owner not in _PROGRAMS:
         return None
@@ -318,7 +318,7 @@ def _pool(address: str, account: Account | None) -> Pool | None:
     )
 
 
-def _trade(
+def _make_trade(
     pool: Pool, pair: tuple[str, str], states: Mapping[str, Account | None], epoch: int
 ) -> Trade:
     sides = (0, 1) if pool.keys["mint_0"] == pair[0] else (1, 0)
@@ -328,10 +328,10 @@ def _trade(
         mint = mint_account(pair[len(mints)], states[pair[len(mints)]], strict=True)
         vault = token_account(states[pool.keys[f"vault_{side}"]])
         if mint is None or vault is None:
-            raise _broken(pool)
+            raise _inconsistent_pool(pool)
         held = (vault.mint, vault.owner, mint.program)
         if held != (mint.address, _authority(pool.program), pool.keys[f"program_{side}"]):
-            raise _broken(pool)
+            raise _inconsistent_pool(pool)
         mints.append(mint)
         reserves.append(vault.amount - pool.owed[side])
     config = states[pool.keys["config"]]
@@ -341,11 +341,11 @@ def _trade(
         or len(config.data) != _CONFIG_BYTES
         or not config.data.startswith(_CONFIG)
     ):
-        raise _broken(pool)
-    fee, creator_fee = (_number(config.data, at) for at in (_TRADE_FEE_AT, _CREATOR_FEE_AT))
+        raise _inconsistent_pool(pool)
+    fee, creator_fee = (_read_number(config.data, at) for at in (_TRADE_FEE_AT, _CREATOR_FEE_AT))
     on = pool.creator_fee_on
     if min(reserves) < 0 or fee + creator_fee > _MILLION or on not in (None, *range(3)):
-        raise _broken(pool)
+        raise _inconsistent_pool(pool)
     return Trade(
         pool=pool,
         source=mints[0],
@@ -366,11 +366,11 @@ def _authority(program: str) -> str:
     return str(key)
 
 
-def _number(data: bytes, at: int) -> int:
+def _read_number(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + 8], "little")
 
 
-def _clock(account: Account | None) -> tuple[int, int]:
+def _read_clock(account: Account | None) -> tuple[int, int]:
     """Return the epoch and the Unix time at the ledger's tip."""
     if account is None or len(account.data) < _CLOCK.size:
         raise LedgerUnavailable("The ledger shows no clock")
@@ -378,5 +378,5 @@ def _clock(account: Account | None) -> tuple[int, int]:
     return epoch, seconds
 
 
-def _broken(pool: Pool) -> LedgerUnavailable:
+def _inconsistent_pool(pool: Pool) -> LedgerUnavailable:
     return LedgerUnavailable(f"The accounts of the pool {pool.address} contradict each other")
