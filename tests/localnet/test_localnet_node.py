@@ -180,7 +180,7 @@ async def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE t (x)")
     connection.close()
-    with pytest.raises(LedgerMismatch, match="expected"):
+    with pytest.raises(LedgerMismatch, match="the file has application id"):
         await Localnet.open(other)
 
 

@@ -109,7 +109,7 @@ class Borders:
         calls = [{"function": {"name": "look", "arguments": arguments}}]
         watch = AnswerWatch(is_stream=False)
         watch.status = 200
-        watch.taken(json.dumps({"choices": [{"message": {"tool_calls": calls}}]}).encode())
+        watch.rewrite_answer(json.dumps({"choices": [{"message": {"tool_calls": calls}}]}).encode())
         [call] = watch.calls
 
         async def run(*_: Any) -> str:

@@ -71,7 +71,7 @@ class _RunningPlugins:
 
 @dataclass(frozen=True, slots=True)
 class _LoadPlan:
-    """What this process must load of a distribution.
+    """The installation of a distribution that this process loads, or why it loads none.
 
     Attributes:
         one: the installation in this process's home.
