@@ -135,7 +135,7 @@ UNCOUNTED: dict[str, Any] = {
 @promise("unreadable-answer-once")
 @pytest.mark.parametrize("name", [*UNREADABLE, *UNCOUNTED])
 async def test_what_cannot_be_read_is_said_counted_and_not_asked_for_again(name: str) -> None:
-    with pytest.raises(ProviderError, match="answer cannot be read: it (is not|has no) ") as told:
+    with pytest.raises(ProviderError, match=r"answer cannot be read: it (is not|has no) ") as told:
         await whole(UNREADABLE.get(name) or UNCOUNTED[name])
     assert "HTTP" not in str(told.value)
     assert (told.value.retryable, told.value.may_cost) == (False, True)

@@ -269,7 +269,7 @@ async def test_what_a_guardrail_has_a_person_decide_is_a_case_of_its_own() -> No
 @pytest.mark.parametrize(
     ("mode", "plugin", "check", "said"),
     both(
-        (bad.Moody, "pure", "answers 'refusal 0' and then 'refusal 1' to the same"),
+        (bad.Moody, "pure", "answers 'refusal 0' and then 'refusal 1' for one transaction"),
         (bad.Raises, "does_not_raise", "KeyError"),
         (bad.SaysTrue, "answer", "answers False; a refusal is text"),
         (bad.Scribbles, "pure", "changes its arguments"),

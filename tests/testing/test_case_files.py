@@ -116,7 +116,11 @@ def test_cases_of_another_plugin_are_refused(tmp_path: Path) -> None:
         ("rule", {}, "kind must be one of payment, provider, skill, venue; got 'rule'"),
         ("skill", {"cases": []}, "cases is not a field of a skill's cases; use settings"),
         ("skill", {"settings": []}, "settings must be an object"),
-        ("venue", {"answers": []}, "is not a field of a venue's cases; use pools, requests"),
+        (
+            "venue",
+            {"answers": []},
+            "answers is not a field of a venue's cases; use pools, requests",
+        ),
         ("venue", {"plugin": 5}, "plugin must be a text"),
         ("venue", {"pools": "a"}, "pools must be a list"),
         ("venue", {"pools": [1]}, "pools[0] must be a text"),

@@ -131,7 +131,7 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
 @pytest.mark.parametrize(
     ("plugin", "check", "words"),
     [
-        (protocol(lambda _: []), "offers", r"answers\[0\]: it offers nothing"),
+        (protocol(lambda _: []), "offers", r"answers\[0\]: it has no offer"),
         (protocol(lambda _: [offer(units=0)]), "offers", r"offers\[0\]\.units must be"),
         (
             protocol(lambda each: [offer(raw={"half": 1})] if each == ASKED else 1 / 0),
@@ -141,9 +141,9 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
         (
             protocol(lambda each: [offer(raw={"half": next(counter)})] if each == ASKED else []),
             "pure",
-            "other offers the second time",
+            "other offers when it is read again",
         ),
-        (protocol(headers=lambda _offer, _proof: {"X-Paid": "yes"}), "headers", "are the same"),
+        (protocol(headers=lambda _offer, _proof: {"X-Paid": "yes"}), "headers", "the same headers"),
         (
             protocol(headers=lambda _offer, proof: {"X-Paid": f"{proof.signature}\n"}),
             "offers",
@@ -152,9 +152,9 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
         (
             protocol(headers=lambda _offer, _proof: {"X-Paid": str(next(counter))}),
             "pure",
-            "its headers are others",
+            "its headers differ",
         ),
-        (protocol(receipt=lambda _: None), "receipts", r"receipts\[0\]: nothing is said"),
+        (protocol(receipt=lambda _: None), "receipts", r"receipts\[0\]: payment_receipt finds"),
         (
             protocol(receipt=lambda each: PaymentReceipt(each.headers[0][1])),
             "hostile_answers",
@@ -163,7 +163,7 @@ async def test_the_one_that_is_changed_here_conforms() -> None:
         (
             protocol(receipt=lambda each: PaymentReceipt("3" * 87) if each == RECEIPT else "no"),
             "hostile_answers",
-            "must answer PaymentReceipt or None",
+            "must return PaymentReceipt or None",
         ),
     ],
     ids=range(10),

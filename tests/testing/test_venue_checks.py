@@ -127,7 +127,7 @@ def readonly(accounts: list[AccountMeta]) -> list[AccountMeta]:
         (Broken(made=lambda _made: None), "swaps", "must return SwapInstructions"),
         (Broken(made=swapping(unsigned)), "swaps", "only the taker may sign"),
         (Broken(made=swapping(signed_by_another)), "swaps", "only the taker may sign"),
-        (Broken(made=swapping(readonly)), "swaps", "the destination is not written"),
+        (Broken(made=swapping(readonly)), "swaps", "the destination is not writable"),
         (
             Broken(made=lambda made: replace(made, accounts=("USDC",))),
             "swaps",
