@@ -107,7 +107,7 @@ class Runner(Generic[T]):
     def _free_runs(self) -> int:
         return self._concurrency - len(self._running)
 
-    def _start_run(self, key: str, run: Coroutine[Any, Any, T]) -> None:
+    def _start_task(self, key: str, run: Coroutine[Any, Any, T]) -> None:
         task = asyncio.create_task(run, name=f"{self._name} {key}")
         self._running[key] = task
         task.add_done_callback(functools.partial(self._handle_end, key))

@@ -118,7 +118,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
             heapq.heappop(self._heap)
             if counts:
                 del self._waiting[agent_id]
-                self._start_run(agent_id, self._run_one_cycle(agent_id, cycle))
+                self._start_task(agent_id, self._run_one_cycle(agent_id, cycle))
         return LONGEST_WAIT_S
 
     def _schedule_cycle(self, agent_id: str, upcoming: NextCycle) -> None:

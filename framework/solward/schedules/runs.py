@@ -157,7 +157,7 @@ class ScheduleRunner(Runner[None]):
         taken, was_any = await self.take_due(self._free_runs)
         for schedule, due_ms in taken:
             self._makers[schedule.id] = schedule.made_by
-            self._start_run(schedule.id, self._run_schedule(schedule, due_ms))
+            self._start_task(schedule.id, self._run_schedule(schedule, due_ms))
         # If no due schedule was found, another process has locked its row, so this process waits.
         return 0.0 if was_any else self._poll_s
 
