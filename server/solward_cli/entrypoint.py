@@ -142,7 +142,7 @@ async def offline_database(settings: Settings, *, begins: bool = False) -> Async
             act_as(CLI)
             if database.shared:
                 async with database.read() as connection:
-                    living = await processes.living(connection)
+                    living = await processes.list_living(connection)
                 if living:
                     raise HomeLocked(
                         f"The database is in use by {', '.join(living)}; stop these processes"

@@ -159,7 +159,7 @@ def test_five_dollars_a_day_are_the_default_until_somebody_chooses() -> None:
     assert not chosen.usd_by_default
     # As it is stored.
     for budget in (DEFAULT_BUDGET, chosen, both):
-        assert budget_of(jsontext.loads(jsontext.dumps(budget.stored()))) == budget
+        assert budget_of(jsontext.loads(jsontext.dumps(budget.to_stored()))) == budget
     assert budget_of({}) == UNLIMITED
 
 

@@ -36,7 +36,7 @@ async def put(service: Solward, who: str, *grants: dict[str, Any]) -> None:
 
 
 def offers(service: Solward, permissions: Permissions, tool: str = "transfer_token") -> bool:
-    names = {each.name for each in permissions.offered(service.live.registry.tools())}
+    names = {each.name for each in permissions.permitted_tools(service.live.registry.tools())}
     assert names >= {"transfer", "swap", "wait"}
     return tool in names
 

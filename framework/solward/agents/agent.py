@@ -90,7 +90,7 @@ class TokenBudget:
         }
         return {name: value for name, value in values.items() if value is not None}
 
-    def stored(self) -> dict[str, Any]:
+    def to_stored(self) -> dict[str, Any]:
         """Return `to_json`, with `usdByDefault` if the dollar limit is the default, to store it."""
         return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
 
@@ -126,7 +126,7 @@ def usd_of(nanousd: int) -> Decimal:
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """Return a budget from its JSON in the form of `to_json` or `stored`."""
+    """Return a budget from its JSON in the form of `to_json` or `to_stored`."""
     usd = stored.get("maxUsdPerDay")
     return TokenBudget(
         stored.get("maxTokensPerCycle"),
@@ -230,7 +230,7 @@ _AGENTS = Records(
     status=enum_form(AgentStatus),
     desired_state=enum_form(DesiredState),
     llm_options=EXACT,
-    llm_budget=Form(_budget_of, lambda budget: jsontext.dumps(budget.stored())),
+    llm_budget=Form(_budget_of, lambda budget: jsontext.dumps(budget.to_stored())),
 )
 
 

@@ -52,7 +52,7 @@ class BudgetReservation:
         usage = Usage(self.tokens, 0, self.nanousd)
         return usage_row(self.agent_id, self.hour * HOUR_MS, usage)
 
-    def settled(self, usage: Usage | None) -> dict[str, Any] | None:
+    def change_to(self, usage: Usage | None) -> dict[str, Any] | None:
         """Return the row that changes the reserved amount to `usage`; None if no row is needed."""
         if usage is None:
             if self.is_llm:
@@ -120,7 +120,7 @@ class ModelBudget:
         if budget.max_tokens_per_day is None and budget.max_nanousd_per_day is None:
             most = output_allowance(budget, NOTHING_USED, request.model, prompt, None)
             return replace(request, max_output_tokens=most), None
-        is_llm = provider_call.installed(self._registry(), agent).spec.is_llm
+        is_llm = provider_call.installed_provider(self._registry(), agent).spec.is_llm
         wanted = _BudgetRequest(agent.id, budget, request.model, prompt, price, is_llm)
         answer = await self._reserving(wanted)
         if isinstance(answer, TokenBudgetReached):
@@ -135,7 +135,7 @@ class ModelBudget:
 
     async def settle(self, reserved: BudgetReservation, usage: Usage | None) -> None:
         """Replace a reservation by the actual usage."""
-        row = reserved.settled(usage)
+        row = reserved.change_to(usage)
         if row is not None:
             await self._settling(row)
 

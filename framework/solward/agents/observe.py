@@ -53,7 +53,7 @@ class Permissions:
     sentences: tuple[str, ...] = (DEFAULTS_SENTENCE,)
     granted: frozenset[str] = frozenset()
 
-    def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    def permitted_tools(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
         """Return the tools without the tools for which the agent lacks a grant."""
         withheld = _BY_GRANT_ALONE.keys() - self.granted
         return tuple(tool for tool in tools if tool.name not in withheld)

@@ -38,7 +38,7 @@ class Placement(Protocol):
         ...
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Schedule a cycle for `due_ms`, which the agent's row already has."""
+        """Schedule a cycle for `due_ms`, which is already stored in the agent's row."""
         ...
 
     async def halt(self, agent_id: str) -> None:
@@ -147,7 +147,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
                 self._schedule_cycle(key, upcoming)
 
 
-def default(database: Database, run: RunCycle) -> Placement:
+def default_placement(database: Database, run: RunCycle) -> Placement:
     """Place cycles on workers if several processes share the database, else in this process."""
     if not database.shared:
         return EmbeddedPlacement(database, run)

@@ -160,13 +160,13 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
     """Return the function that calls an agent's provider; raises `ProviderError` if missing."""
-    loaded = installed(registry, agent)
+    loaded = installed_provider(registry, agent)
     return functools.partial(loaded.complete, **_call_arguments(settings, loaded, agent))
 
 
 def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
     """Return the function that streams from an agent's provider; raises as `completer` does."""
-    loaded = installed(registry, agent)
+    loaded = installed_provider(registry, agent)
     return functools.partial(loaded.stream, **_call_arguments(settings, loaded, agent))
 
 
@@ -183,7 +183,7 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
     Raises:
         ProviderError: the provider is not installed.
     """
-    loaded = installed(registry, agent)
+    loaded = installed_provider(registry, agent)
     try:
         async with asyncio.timeout(PRICE_TIMEOUT_S):
             found = await loaded.price(agent.llm_model, agent.llm_options)
@@ -218,7 +218,7 @@ def _failure_text(error: Exception) -> str:
     return f"an internal error ({error if isinstance(error, HostBug) else type(error).__name__})"
 
 
-def installed(registry: Registry, agent: Agent) -> LoadedProvider:
+def installed_provider(registry: Registry, agent: Agent) -> LoadedProvider:
     """Return an agent's provider; raises `ProviderError` when it is not installed."""
     loaded = registry.providers.get(agent.llm_provider)
     if loaded is None:
@@ -241,7 +241,7 @@ def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
 def check_startable(settings: Settings, registry: Registry, agent: Agent) -> None:
     """Raise `InvalidRequest` if the agent's provider is not installed or lacks its key."""
     try:
-        spec = installed(registry, agent).spec
+        spec = installed_provider(registry, agent).spec
         settings.provider_context(spec)
     except (ProviderError, ConfigError) as error:
         raise InvalidRequest(str(error)) from None

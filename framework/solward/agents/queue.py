@@ -97,7 +97,7 @@ class QueuePlacement:
             await self._create_jobs(connection, 1, agent_id)
 
     async def sweep(self, most: int = store.BACKLOG) -> int:
-        """Create jobs for due cycles, unless another process does it now; return their number.
+        """Create jobs for due cycles unless another process is doing so; return the number of jobs.
 
         Args:
             most: the maximum number of waiting jobs in all.

@@ -251,7 +251,7 @@ class Journal:
             used: list[dict[str, Any]] = []
             for each, was in zip(leaving, left, strict=True):
                 decision, reserved = each.decision, each.result.reserved
-                if reserved is not None and (row := reserved.settled(decision.usage)) is not None:
+                if reserved is not None and (row := reserved.change_to(decision.usage)) is not None:
                     used.append(row)
                 if was is None:
                     continue

@@ -48,7 +48,7 @@ from solward.agents.provider_call import (
     check_options,
     check_startable,
     completer,
-    installed,
+    installed_provider,
     streamer,
 )
 from solward.agents.remember import MEMORY_GIVEN, Journal, record_status, tokens_of
@@ -86,7 +86,7 @@ class AgentService:
         ceilings: the limits of each wallet.
         balances: wallet id and `AgentSnapshot.mark` -> the wallet's SOL and tokens.
         hook: called after each phase of a cycle.
-        place: creates the placement of cycles; None for `placement.default`.
+        place: creates the placement of cycles; None for `placement.default_placement`.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class AgentService:
             network=network,
             hook=hook,
         )
-        self._placement = (place or placement.default)(database, self.run_cycle)
+        self._placement = (place or placement.default_placement)(database, self.run_cycle)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def resume(self) -> None:
@@ -272,7 +272,7 @@ class AgentService:
                 return agent
             was, agent = agent, replace(agent, **changed)
             if "llm_provider" in changed or "llm_options" in changed:
-                check_options(installed(self._registry(), agent), agent.llm_options)
+                check_options(installed_provider(self._registry(), agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
             if (before := was.to_audit()) != (after := agent.to_audit()):
@@ -357,7 +357,7 @@ class AgentService:
         return (completion.text or "").strip()
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """Stream the model's answer to a person; raises `chat`'s errors before the first piece.
+        """Stream the model's answer to a person; raises the errors of `chat` before any piece.
 
         Closing the generator cancels the provider's call.
         """

@@ -117,7 +117,7 @@ async def think(
         model=agent.llm_model,
         system=system_prompt(agent, network, permissions),
         messages=(Message("user", cycle_message(observation, memory)),),
-        tools=permissions.offered(tools),
+        tools=permissions.permitted_tools(tools),
         observation=observation,
         strategy=agent.strategy,
     )

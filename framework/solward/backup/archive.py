@@ -37,7 +37,7 @@ from solward.support import jsontext
 from solward.support.atomic_files import whole_file
 from solward.types.bounds import Natural
 from solward.types.errors import BackupError, KeystoreError
-from solward.vault.custody.envelope import decrypt, derived, encrypt, new_kdf
+from solward.vault.custody.envelope import decrypt, derive_key, encrypt, new_kdf
 
 FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"
@@ -280,7 +280,7 @@ def _read_header(source: IO[bytes]) -> tuple[bytes, _Header]:
 
 def _derive_key(passphrase: str, kdf: Any) -> bytes:
     try:
-        return derived(passphrase, kdf)
+        return derive_key(passphrase, kdf)
     except ValueError:
         raise BackupError("The beginning of the backup is damaged") from None
 

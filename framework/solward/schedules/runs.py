@@ -282,7 +282,7 @@ class ScheduleRunner(Runner[None]):
                 await self._advance_due_time(connection, schedule, due_ms)
                 return None
         frozen = await spending.freeze_reason(connection, schedule.wallet_id)
-        if frozen is not None and spends(self._registry().skills.get(schedule.skill)):
+        if frozen is not None and may_spend(self._registry().skills.get(schedule.skill)):
             text = "Transactions are frozen" + (f": {frozen}" if frozen else "")
             await self._end_run(connection, schedule, due_ms, Outcome(RunStatus.SKIPPED, text))
             return None
@@ -422,7 +422,7 @@ async def run_once(
         _check_skill(schedule, skill)
         # An interrupted run is already counted, and may have paid.
         is_first = schedule.running_due_ms is None
-        if is_first and schedule.key_id is not None and spends(skill):
+        if is_first and schedule.key_id is not None and may_spend(skill):
             exceeded = await keys.count_request(schedule.key_id)
             if exceeded is not None:
                 return Outcome(RunStatus.SKIPPED, exceeded)
@@ -452,7 +452,7 @@ async def run_once(
     return Outcome(RunStatus.SUCCEEDED, _storable_text(concealed(answer)))
 
 
-def spends(skill: LoadedSkill | None) -> bool:
+def may_spend(skill: LoadedSkill | None) -> bool:
     """Return whether a skill may spend; True for a skill that is not loaded."""
     return skill is None or skill.spec.effects is Effects.SPEND
 

@@ -234,7 +234,7 @@ class ScheduleService:
             )
 
     async def resume(self, schedule_id: str, maker: Maker) -> Schedule:
-        """Resume a schedule from its next due time on; due times that have passed do not run.
+        """Resume a schedule from its next due time on; past due times do not run.
 
         This binds it to the key's secret in the request, or to the key's current secret if the
         operator resumes it, and to the distribution that has its skill now.
@@ -272,7 +272,7 @@ class ScheduleService:
         return schedule
 
     async def run_now(self, schedule_id: str, key: IdempotencyKey | None = None) -> Schedule:
-        """Add the current time as a due time, which runs like any other; return the schedule.
+        """Add the current time as a due time, so that the schedule runs now; return the schedule.
 
         Args:
             key: the request's Idempotency-Key; a second request with it adds nothing. The answer is

@@ -12,7 +12,7 @@ from solward.operations.policies.grant_report import limits_report, wallet_grant
 from solward.resources import wallets as calls
 from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
-from solward.schedules.runs import spends
+from solward.schedules.runs import may_spend
 from solward.service.holdings import Worth
 from solward.service.limits import wallet_limits
 from solward.service.service import Solward
@@ -223,7 +223,7 @@ async def limits_of(
         each
         for each in await service.schedules.list(wallet.id)
         if each.status is not ScheduleStatus.ENDED
-        and spends(service.live.registry.skills.get(each.skill))
+        and may_spend(service.live.registry.skills.get(each.skill))
     ]
     callers += [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
     of_keys = [each for each in schedules if each.key_id is not None]

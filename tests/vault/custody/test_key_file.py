@@ -46,7 +46,7 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path, length: int) -> None
 
 
 def test_a_missing_key_is_never_made_anew_by_reading(tmp_path: Path) -> None:
-    with pytest.raises(KeystoreError, match=r"is missing; put it back"):
+    with pytest.raises(KeystoreError, match=r"is missing; restore it"):
         read_key(tmp_path / "key")
     assert list(tmp_path.iterdir()) == []
 

@@ -102,7 +102,7 @@ CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"salt": "c2hvcnQ="}, "salt must have at least 16 bytes"),
     ({"salt": "***"}, "parameters are damaged"),
     ({"kind": "scrypt"}, "does not know the keystore's kind: scrypt"),
-    ({"kind": "file"}, "has a key file: unset KEYSTORE_PASSPHRASE, then seal it"),
+    ({"kind": "file"}, "has a key file: unset KEYSTORE_PASSPHRASE. To use"),
     ({"time_cost": 4}, "not this keystore's passphrase"),
     ({"previous": {"version": 0}}, "parameters are damaged"),
     ({"previous": {"version": 0, "key": "AAAA"}}, "previous keystore key cannot be opened"),

@@ -19,7 +19,7 @@ from solward.service.cluster import GENESIS as GENESIS_HASHES
 from solward.service.cluster import WrongCluster, open_cluster
 from solward.settings import Settings
 from solward.types.errors import LedgerRejected, LedgerUnavailable
-from solward.vault.ledger.answers import LongAnswer, unanswered
+from solward.vault.ledger.answers import LongAnswer, no_answer
 from solward.vault.ledger.client import Ledger
 from solward.vault.ledger.failover import ADMISSION_S, MAX_REST_S, FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
@@ -197,7 +197,7 @@ async def test_one_request_that_no_node_answers_takes_none_from_the_others(pair:
 
 async def too_long(call: Any, method: str, params: Any) -> Any:
     if method in ("getAccountInfo", "getBalance"):
-        raise unanswered(method, LongAnswer(1 << 20))
+        raise no_answer(method, LongAnswer(1 << 20))
     return await call(method, params)
 
 

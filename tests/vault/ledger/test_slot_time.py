@@ -36,7 +36,7 @@ def watched(slot_s: float, seconds: float = 30.0, first: int = 1_000) -> tuple[S
     time = SlotTime(clock)
     began = clock.now
     while clock.now - began <= seconds:
-        time.saw(first + int((clock.now - began) / slot_s))
+        time.note_slot(first + int((clock.now - began) / slot_s))
         clock.now += 1
     return time, clock
 
@@ -59,7 +59,7 @@ def test_a_cluster_that_changes_its_pace_is_followed() -> None:
     for _ in range(int(OVER_S) + 5):
         clock.now += 1
         slot += 5
-        time.saw(slot)
+        time.note_slot(slot)
     assert time.measured_s == pytest.approx(0.2, rel=0.05)
 
 
@@ -68,17 +68,17 @@ def test_nodes_behind_one_address_that_are_apart_change_little() -> None:
     time = SlotTime(clock)
     for second in range(120):
         clock.now += 1
-        time.saw(10_000 + 5 * second - (30 if second % 2 else 0))
+        time.note_slot(10_000 + 5 * second - (30 if second % 2 else 0))
     assert time.measured_s == pytest.approx(0.2, rel=0.15)
 
 
 def test_a_slot_that_cannot_be_is_outlived() -> None:
     time, clock = watched(0.2)
-    time.saw(U64_MAX)
+    time.note_slot(U64_MAX)
     assert time.measured_s == LEAST_SLOT_MS / 1000
     for second in range(3 * int(OVER_S)):
         clock.now += 1
-        time.saw(2_000 + 5 * second)
+        time.note_slot(2_000 + 5 * second)
     assert time.measured_s == pytest.approx(0.2, rel=0.03)
 
 

@@ -192,7 +192,7 @@ async def test_a_lease_that_ran_out_protects_no_longer_and_may_go_on(
         async with bench.database.write() as connection:
             await processes.register(connection, process.id, "api", "here", -1)
             assert not await processes.alive(connection, process.id)
-            assert await processes.living(connection) == []
+            assert await processes.list_living(connection) == []
         pause = pause_before_signing(bench, monkeypatch)
         paying = asyncio.create_task(bench.transfer(HALF))
         await pause.reached.wait()
@@ -203,7 +203,7 @@ async def test_a_lease_that_ran_out_protects_no_longer_and_may_go_on(
         if bench.database.shared:
             async with bench.database.write() as connection:
                 await processes.renew(connection, process.id, "api", "here", 60_000)
-                assert await processes.living(connection) == ["api on here"]
+                assert await processes.list_living(connection) == ["api on here"]
         assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
 
 

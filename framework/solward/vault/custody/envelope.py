@@ -158,7 +158,7 @@ def new_kdf() -> dict[str, Any]:
     return {"kind": "argon2id", "salt": salt, **ARGON2}
 
 
-def derived(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
+def derive_key(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
     """Return the key for a passphrase and stored parameters. This takes a third of a second.
 
     Raises:

@@ -25,7 +25,7 @@ from solward.database.outbox import AUDIT_KEY_BYTES
 from solward.support import jsontext
 from solward.support.atomic_files import sync_folder, whole_file
 from solward.types.errors import KeystoreError
-from solward.vault.custody.envelope import KEY_BYTES, Keyring, decrypt, derived, encrypt, new_kdf
+from solward.vault.custody.envelope import KEY_BYTES, Keyring, decrypt, derive_key, encrypt, new_kdf
 
 _KNOWN = b"solward keystore"
 _PREVIOUS = "previous"
@@ -113,7 +113,7 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
     return Keyring(row.kek_version, keks, audit_key)
 
 
-def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
+def finished_kdf(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row's `kdf` after the rotation, without the previous KEK."""
     return {name: value for name, value in row_kdf.items() if name != _PREVIOUS}
 
@@ -170,7 +170,7 @@ def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
 
 async def _derive_kek(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
     try:
-        return await asyncio.to_thread(derived, passphrase, kdf)
+        return await asyncio.to_thread(derive_key, passphrase, kdf)
     except binascii.Error:
         raise KeystoreError("The keystore's parameters are damaged") from None
     except ValueError as error:
@@ -179,7 +179,7 @@ async def _derive_kek(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
 
 def _is_verified(kek: bytes, row: KeystoreRow) -> bool:
     try:
-        bound = _aad(row.kek_version, finished(row.kdf))
+        bound = _aad(row.kek_version, finished_kdf(row.kdf))
         return decrypt(kek, row.verifier, bound, "The keystore") == _KNOWN
     except KeystoreError:
         return False

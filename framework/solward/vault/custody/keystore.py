@@ -68,7 +68,7 @@ class Keystore:
             _log.error("keystore_rotation_unfinished", error=str(error))
         return opened
 
-    async def newest(self, connection: AsyncConnection) -> Keyring:
+    async def newest_keyring(self, connection: AsyncConnection) -> Keyring:
         """Return the keyring, which stays the newest until the database transaction ends.
 
         Raises:
@@ -134,7 +134,7 @@ class Keystore:
                     rows = await store.wallets_under(connection, old, "", _BATCH)
                 if not rows:
                     kdf = (await store.keystore_rows(connection))[0]["kdf"]
-                    await store.end_version(connection, old, new, keyring.finished(kdf))
+                    await store.end_version(connection, old, new, keyring.finished_kdf(kdf))
                     break
                 await store.rewrap(connection, old, new, [self._rewrap_wallet(row) for row in rows])
             moved, after = moved + len(rows), rows[-1]["id"]

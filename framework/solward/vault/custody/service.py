@@ -259,7 +259,7 @@ class Wallets:
             return await pocket_store.of_wallet(connection, wallet_id, open_only=True)
 
     async def rotate(self, new: KeySource) -> int:
-        """Put every key under a new key-encryption key; return how many wallets moved.
+        """Seal every wallet's key under a new key-encryption key; return the number of wallets.
 
         If killed halfway, the next `open` with the new secret finishes it.
 
@@ -306,7 +306,7 @@ class Wallets:
             await _check_allowed(connection, wallet)
             # The key is sealed inside the transaction, so that a rotation ends only after every key
             # that is sealed under the old version.
-            ring = await self._keystore.newest(connection)
+            ring = await self._keystore.newest_keyring(connection)
             envelope = seal(ring.current, ring.version, wallet.id, keypair)
             row = {
                 "id": wallet.id,

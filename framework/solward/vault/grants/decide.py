@@ -132,7 +132,7 @@ class CompiledGrants:
 
 
 def compile_grants(grants: Sequence[Grant]) -> CompiledGrants:
-    """Index one principal's grants, given in written order."""
+    """Index one principal's grants by operation and asset; `grants` are in written order."""
     numbered = [(number, grant, grant.scope) for number, grant in enumerate(grants, 1)]
     named: dict[tuple[Operation, str], tuple[_Candidate, ...]] = {}
     others: dict[Operation, tuple[_Candidate, ...]] = {}
@@ -386,7 +386,7 @@ class _Principal:
             if isinstance(found, Finding):
                 return found
             options.append(found)
-        placed = _Search(self, options).first()
+        placed = _Search(self, options).find_assignment()
         if isinstance(placed, _Miss):
             return self._finding(placed.why, placed.option.candidate, placed.at, placed.total)
         charges: dict[tuple[str, str], int] = {}
@@ -421,7 +421,7 @@ class _Principal:
         nearest = None if mismatched is None else (*mismatched, 0)
         for each in matched:
             units = self._charged_units(each, at)
-            why = self.full(each, units, at)
+            why = self.find_full_limit(each, units, at)
             if why is None:
                 asks = each.grant.new == NewRecipient.HOLD and _pays_new(self.lines[at], self.case)
                 found.append(_Option(each, units, asks))
@@ -474,7 +474,7 @@ class _Principal:
             return Reason.PRICE
         return None
 
-    def full(self, each: _Candidate, total: int, at: int) -> Reason | None:
+    def find_full_limit(self, each: _Candidate, total: int, at: int) -> Reason | None:
         """Return why the grant has no room for `total` units in this transaction, or None."""
         grant, limit, case = each.grant, each.limit, self.case
         if limit is not None:
@@ -591,7 +591,7 @@ def _sites_text(via: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A grant that has no room for line `at` after the earlier lines; `total` units in all."""
+    """A grant without room for line `at`, with which its lines would count `total` units."""
 
     why: Reason
     option: _Option
@@ -613,7 +613,7 @@ class _Search:
         self._tries: int | None = None
         self._nearest: _Miss | None = None
 
-    def first(self) -> tuple[_Option, ...] | _Miss:
+    def find_assignment(self) -> tuple[_Option, ...] | _Miss:
         """Return the option for each line, or the miss at the latest line."""
         may_ask = any(_may_ask(option) for each in self._find_options for option in each)
         for may_hold in (False, True) if may_ask else (False,):
@@ -641,7 +641,7 @@ class _Search:
                     continue
                 if before:
                     self._tries = None if self._tries is None else self._tries + 1
-                    why = self._principal.full(candidate, total, at)
+                    why = self._principal.find_full_limit(candidate, total, at)
                     if why is not None:
                         self._note_miss(why, option, at, total)
                         continue

@@ -47,7 +47,7 @@ class NewRecipient(StrEnum):
 
 
 class Window(Struct, frozen=True, array_like=True):
-    """A limit of `most` units, or transactions, in any `length_ms` milliseconds."""
+    """A limit of `most` units or transactions within any period of `length_ms` milliseconds."""
 
     length_ms: int
     most: int
@@ -77,7 +77,7 @@ class AssetLimit(Struct, frozen=True):
 
 
 class Hours(Struct, frozen=True, array_like=True):
-    """A daily period in UTC, from `start` to before `end`, in minutes; it may pass midnight."""
+    """A daily period in UTC minutes, from `start` to before `end`; the period may pass midnight."""
 
     start: int
     end: int

@@ -261,7 +261,7 @@ class _FindingWords:
         of = "" if line is None else f" of {self.asset}"
         self.asked = f"{self.n.asked}{of if self.n.unit is None else f' {self.n.unit}'}"
 
-    def than(self, more: str) -> Refusal:
+    def above_limit(self, more: str) -> Refusal:
         """Return the refusal of an amount above the grant's whole limit, whatever was used."""
         n = replace(self.n, left=None)
         return Refusal(f"{self.asked} is more than the {_limit(n)}{more} that {self.gives}.", n)
@@ -287,7 +287,7 @@ def _window_refusal(finding: Finding, w: _FindingWords) -> Refusal | str:
     if finding.why is Reason.COSTS and not finding.limit:
         return f"{capital(w.grant)} pays no network fee and no rent."
     if (finding.requested or 0) > (finding.limit or 0):
-        return w.than(_period(w.n))
+        return w.above_limit(_period(w.n))
     asked = w.asked if w.n.unit is None else w.n.asked
     is_one = w.n.unit is None or asked == "1" or finding.why is Reason.COSTS
     wanted = f"{asked} {'is' if is_one else 'are'} requested"
@@ -346,7 +346,7 @@ _FINDINGS: Final[Mapping[Reason, Callable[[Finding, _FindingWords], Refusal | st
     Reason.NEW_RECIPIENT: lambda f, w: f"{_new_recipient(f)}; {w.grant} pays no new recipient.",
     Reason.HOURS: lambda f, w: f"{capital(w.grant)} applies at {f.detail or 'other hours'} only.",
     Reason.ENDED: lambda f, w: f"{capital(w.grant)} ended{f' at {f.detail}' if f.detail else ''}.",
-    Reason.PER_TX: lambda _, w: w.than(" at once"),
+    Reason.PER_TX: lambda _, w: w.above_limit(" at once"),
     Reason.WINDOW: _window_refusal,
     Reason.RATE: _rate_refusal,
     Reason.COSTS: _window_refusal,

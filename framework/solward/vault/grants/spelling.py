@@ -25,7 +25,7 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 APPROVE: Final = "approve"
-"""A word allowed in `may` besides operations: the API key decides others' held transactions."""
+"""The word in `may` that lets an API key decide other principals' held transactions."""
 LONGEST_MS: Final = 30 * DAY_MS
 SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 """Operations whose sentence names the recipient."""

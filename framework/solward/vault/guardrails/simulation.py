@@ -108,17 +108,17 @@ class View:
     violations: list[tuple[str, str]] = field(default_factory=list)
 
     def pre(self, address: str) -> Account | None:
-        """Return the account before; None if it did not exist or had 0 lamports."""
+        """Return the account before the transaction; None if it did not exist or had 0 lamports."""
         state = self.simulation.pre.get(address)
         return state if state is not None and state.lamports > 0 else None
 
     def post(self, address: str) -> Account | None:
-        """Return the account after; None if it does not exist any more."""
+        """Return the account after the transaction; None if it does not exist any more."""
         state = self.simulation.post.get(address)
         return state if state is not None and state.lamports > 0 else None
 
     def violate(self, rule: str, reason: str) -> None:
-        """Add a fact that no declaration can allow."""
+        """Add a violation, which no declaration can allow."""
         self.violations.append((rule, reason))
 
     def change(self, kind: str, account: str, to: str | None) -> None:
@@ -132,7 +132,7 @@ class View:
             self.paid[receiver] += lamports
 
     def close(self, account: str, receiver: str) -> None:
-        """Add one of the wallet's accounts that closes; a stranger replaces any other receiver."""
+        """Add an account of the wallet that closes; a stranger replaces any other receiver."""
         if self.closed.get(account, self.wallet) == self.wallet:
             self.closed[account] = receiver
 

@@ -96,7 +96,7 @@ def parsed(body: bytes) -> Any:
         return None
 
 
-def unanswered(method: str, error: NoAnswer) -> LedgerUnavailable:
+def no_answer(method: str, error: NoAnswer) -> LedgerUnavailable:
     """Return the error for a call that got no answer."""
     kind = RequestFailure if isinstance(error, LongAnswer) else LedgerUnavailable
     return kind(f"The ledger did not answer {method} ({error})")

@@ -558,7 +558,7 @@ class Ledger:
         if word == FINALIZED or _FINALIZED not in params:
             slot = newest_slot(method, answer)
             if slot is not None:
-                self._slot_time.saw(slot)
+                self._slot_time.note_slot(slot)
         return answer
 
     async def _transport_call(self, method: str, params: Sequence[Any]) -> Any:

@@ -74,8 +74,8 @@ class FailoverTransport:
         return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
     def away(self) -> tuple[str, ...]:
-        """Return the names of the unreachable nodes; see `Node.away`."""
-        return tuple(node.name for node in self._nodes if node.away)
+        """Return the names of the unreachable nodes; see `Node.is_away`."""
+        return tuple(node.name for node in self._nodes if node.is_away)
 
     async def check(self) -> None:
         """Check the cluster of every node; an unreachable node is checked before its next use.
@@ -101,7 +101,7 @@ class FailoverTransport:
         ordered = self._nodes[self._turn :] + self._nodes[: self._turn]
         self._turn = (self._turn + 1) % len(self._nodes)
         fit = [node for node in ordered if node.wrong is None]
-        awake = [node for node in fit if not node.resting]
+        awake = [node for node in fit if not node.is_resting]
         if not awake:
             return tuple(sorted(fit, key=lambda node: node.ready_at)[:1])
         return tuple(sorted(awake, key=lambda node: node.outstanding))
@@ -243,12 +243,12 @@ class Node:
         return self._transport.origin
 
     @property
-    def resting(self) -> bool:
+    def is_resting(self) -> bool:
         """True if the node failed recently, or is busy for all methods."""
         return self._clock() < self.ready_at
 
     @property
-    def away(self) -> bool:
+    def is_away(self) -> bool:
         """True if the node's rest has its maximum length, or the node is of another cluster."""
         return self.wrong is not None or self._rest_s >= MAX_REST_S
 
@@ -298,7 +298,7 @@ class Node:
         for name in (_ALL, method):
             wait_s = self._busy.get(name, _NEVER)[0] - self._clock()
             if wait_s > 0:
-                text = f"The ledger node is busy for {method} for another {math.ceil(wait_s)} s"
+                text = f"The ledger node asks to wait {math.ceil(wait_s)} s before {method}"
                 raise NodeBusy(text, wait_s, method_only=name != _ALL, refused=False)
         try:
             answer = await self._transport.call(method, params)

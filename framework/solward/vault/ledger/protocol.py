@@ -205,7 +205,7 @@ class SlotTime:
         if said is not None:
             self.measured_s = bounded_s(said)
 
-    def saw(self, slot: int) -> None:
+    def note_slot(self, slot: int) -> None:
         """Record a slot that a node has just named as its newest slot."""
         now, seen = self._clock(), self._seen
         while seen and now - seen[0][0] > OVER_S and (len(seen) < 2 or now - seen[1][0] > OVER_S):

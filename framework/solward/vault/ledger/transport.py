@@ -34,10 +34,10 @@ from solward.vault.ledger.answers import (
     busy,
     is_refusal,
     json_error,
+    no_answer,
     parsed,
     request,
     result,
-    unanswered,
 )
 from solward.vault.ledger.connections import FAILURES, Answer, Connections
 
@@ -312,7 +312,7 @@ class Batches:
             error = None if task.cancelled() else task.exception()
             for call in batch:
                 _fail_call(
-                    call, error or unanswered(call.method, NoAnswer("its connections are closed"))
+                    call, error or no_answer(call.method, NoAnswer("its connections are closed"))
                 )
 
         for call in batch:
@@ -341,7 +341,7 @@ class Batches:
             return
         except NoAnswer as error:
             for call in batch:
-                _fail_call(call, unanswered(call.method, error))
+                _fail_call(call, no_answer(call.method, error))
             return
         answer = parsed(said.body)
         responses = _order_responses(answer, numbers)
@@ -399,7 +399,7 @@ async def _call_alone(post: Post, method: str, params: bytes) -> Any:
     try:
         said = await post(request(number, method, params), MOST_ANSWER_BYTES)
     except NoAnswer as error:
-        raise unanswered(method, error) from None
+        raise no_answer(method, error) from None
     return _read_result(number, method, said, parsed(said.body))
 
 

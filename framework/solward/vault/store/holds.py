@@ -155,7 +155,7 @@ async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow
 
 
 async def is_open_under(connection: AsyncConnection, action_key: str) -> bool:
-    """Return whether a money call of an action waits for an open hold, even another request's hold.
+    """Return whether any money call of an action has an open hold, even from another request.
 
     Args:
         action_key: the action's key, without a call's number.

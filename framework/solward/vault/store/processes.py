@@ -85,7 +85,7 @@ async def alive(connection: AsyncConnection, process_id: str) -> bool:
     return (await connection.execute(statement, {"now": now})).first() is not None
 
 
-async def living(connection: AsyncConnection) -> list[str]:
+async def list_living(connection: AsyncConnection) -> list[str]:
     """Return every process with a valid lease, as `<kind> on <host>`, oldest first."""
     now = await clock(connection)
     statement = (
