@@ -214,7 +214,7 @@ def test_a_restored_home_has_the_names_and_the_groups_of_the_backup(
     async def book(of: Path) -> list[tuple[str, str]]:
         database = await Database.open(None, of)
         try:
-            return [(each.name, each.address) for each in await Contacts(database).listed()]
+            return [(each.name, each.address) for each in await Contacts(database).rows()]
         finally:
             await database.close()
 

@@ -240,7 +240,7 @@ async def test_a_plugins_transaction_that_another_version_stored_ends_in_words(d
     hold = await desk.approvals.approve(caught.value.hold.id, "admin")
     assert hold.state is HoldState.REFUSED
     [record] = await desk.bench.history()
-    assert str(record.error).endswith("another version of Solward stored it; ask for it again")
+    assert str(record.error).endswith("another version of Solward stored the request; repeat it")
     assert await desk.paid() == 0
 
 

@@ -61,7 +61,7 @@ def test_its_examples_are_what_it_declares(declared: Operation) -> None:
     values = declared.read(exact)
     assert values.keys() == {each.name for each in declared.fields}
     assert list(declared.answer) == [each.json for each in declared.details]
-    assert declared.requested("wallet", values).keys() <= declared.answer.keys()
+    assert declared.requested_details("wallet", values).keys() <= declared.answer.keys()
     assert set(declared.metadata) <= declared.answer.keys()
     # Texts name fields by their Python names, in backticks.
     assert set(re.findall(r"`(\w+)`", declared.does)) <= {each.name for each in declared.fields}

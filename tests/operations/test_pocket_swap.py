@@ -189,7 +189,7 @@ WANTING_MORE: tuple[tuple[Change, str], ...] = (
     (_signed, "The venue's swap instruction names the wallet"),
     (_cosigned, "The venue's swap instruction needs a signature of somebody else"),
     (_many, "The venue asks for 4 further accounts, more than 3"),
-    (_no_mint, "The venue asks for an account of what is no mint"),
+    (_no_mint, "The venue asks for an account of an invalid mint"),
     (_less, "The venue's quote promises less than the slippage allows"),
 )
 

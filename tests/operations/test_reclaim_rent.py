@@ -190,9 +190,9 @@ async def test_an_odd_account_stops_no_other_and_is_named(tokens: TokenBench) ->
     }
     reasons = {each.account: each.reason for each in found.kept}
     assert reasons == {
-        str(at[foreign]): f"only {thief} may close it",
-        withheld: "it holds transfer fees that were withheld for the mint",
-        released: "its mint freezes every new account, and this one was released",
+        str(at[foreign]): f"only {thief} may close the account",
+        withheld: "the account holds transfer fees that were withheld for the mint",
+        released: "its mint freezes every new account, and this account was thawed",
     }
     before = await tokens.lamports()
     record = await reclaim_rent(tokens)

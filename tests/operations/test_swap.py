@@ -240,15 +240,15 @@ QUOTES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"minimum_out": 0}, LESS),
     ({"out_amount": 0, "minimum_out": 0}, LESS),
     ({"out_amount": 2**64, "minimum_out": 2**64}, LESS),
-    ({"price_impact": Decimal("NaN")}, "a price impact that is no fraction"),
-    ({"price_impact": Decimal("1e999999")}, "a price impact that is no fraction"),
+    ({"price_impact": Decimal("NaN")}, "a price impact that is not a fraction"),
+    ({"price_impact": Decimal("1e999999")}, "a price impact that is not a fraction"),
     ({"minimum_out": Rigged(1)}, LESS),
     ({"in_amount": Rigged(SOL - 1)}, OTHER),
     ({"input_mint": RiggedText(BONK)}, OTHER),
-    ({"price_impact": RiggedDecimal("NaN")}, "a price impact that is no fraction"),
-    ({"minimum_out": Decimal(148_800_767)}, "a value of another kind"),
-    ({"slippage_bps": None}, "a value of another kind"),
-    ({"out_amount": True}, "a value of another kind"),
+    ({"price_impact": RiggedDecimal("NaN")}, "a price impact that is not a fraction"),
+    ({"minimum_out": Decimal(148_800_767)}, "a value of the wrong type"),
+    ({"slippage_bps": None}, "a value of the wrong type"),
+    ({"out_amount": True}, "a value of the wrong type"),
 )
 
 

@@ -80,7 +80,7 @@ async def test_a_name_or_an_address_that_can_be_taken_for_another_is_refused(api
     assert await name(api, STRANGER, "Walletsmith") == (200, "Walletsmith")
     status, error = await name(api, alike(OTHER), "Other")
     assert status == 400
-    assert f"address looks like Landlord ({OTHER}) and is another" in error
+    assert f"address looks like Landlord ({OTHER}) but differs" in error
     status, error = await name(api, alike(made["address"]), "Other")
     assert (status, "looks like a wallet of this service" in error) == (400, True)
     status, error = await name(api, made["address"], "Other")

@@ -95,7 +95,7 @@ async def test_older_ones_than_the_newest_records_are_said_to_be_left_out(api: A
         ):  # fmt: skip
             found = await store.count_refused_by_rule(connection, None, 0, among)
             assert found == (counted, is_complete)
-            assert len(await store.refused(connection, None, 5, among)) == len(counted)
+            assert len(await store.list_refused(connection, None, 5, among)) == len(counted)
 
 
 async def test_a_confined_key_sees_its_wallets_alone(api: Api) -> None:

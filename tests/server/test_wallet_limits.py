@@ -66,7 +66,7 @@ async def test_keys_that_are_counted_together_let_leave_what_each_lets(
             for k in await service.credentials.keys()
             if k.wallet_id in (None, wallet)
         ]
-        found = await service.keys.of_wallet(wallet)
+        found = await service.keys.keys_of_wallet(wallet)
         assert {who for who, _ in found.single} == policy.keys() & {who for who, _ in each}
         assert len(found.alike) <= 6
         assert sum(count for _, count in found.alike) == len(each) - len(found.single)

@@ -33,13 +33,13 @@ class Contacts:
 
     database: Database
 
-    async def listed(self) -> list[ContactRow]:
+    async def rows(self) -> list[ContactRow]:
         """Return all contacts sorted by name, followed by the members of the policy's groups."""
         async with self.database.read() as connection:
             return await store.address_book_rows(connection)
 
     async def put(self, address: str, name: str) -> ContactRow:
-        """Name an address, or rename it.
+        """Add the contact of an address, or rename the contact.
 
         Raises:
             InvalidRequest: the address is invalid, is a wallet of the service, or resembles another
@@ -74,7 +74,7 @@ class Contacts:
             record_act(connection, EventKind.CONTACT_CHANGED, {"address": address}, *names)
 
     async def address_of(self, recipient: str, field: str = "recipient") -> str:
-        """Return the address for a recipient: an address, a wallet's name or a contact's name."""
+        """Return a recipient's address. The recipient is an address or a known name."""
         if is_address(recipient):
             return recipient
         async with self.database.read() as connection:
@@ -89,8 +89,8 @@ def _check_name(name: str) -> None:
     is_address_like = "\u2026" in name or has_address_or_id(name)
     if not (is_plain and skeleton(name)) or is_address_like:
         raise InvalidRequest(
-            "name must be printable, with a letter or a digit, without @ or a space first, and no "
-            "address or id"
+            "name must be printable, have a letter or digit, begin with neither @ nor a space, and "
+            "be no address or id"
         )
     if skeleton(name.split()[0]) == _OWN:
         raise InvalidRequest(
@@ -102,12 +102,12 @@ def _check_unlike(new: ContactRow, known: Sequence[ContactRow], own: Sequence[Ow
     """Raise `InvalidRequest` if an address or name resembles that of a contact or an own wallet."""
     wallets = [KnownAddress(each.address, "a wallet of this service") for each in own]
     if any(each.address == new.address for each in own):
-        raise InvalidRequest("address is a wallet of this service, which is called by its own name")
+        raise InvalidRequest("address is a wallet of this service, whose own name is used")
     books = (AddressBook.from_lists(contacts=each) for each in (known, wallets))
     other = next(filter(None, (each.find_lookalike(new.address) for each in books)), None)
     if other is not None:
         raise InvalidRequest(
-            f"address looks like {other.name} ({other.address}) and is another: compare every "
+            f"address looks like {other.name} ({other.address}) but differs: compare every "
             "character"
         )
     taken = [

@@ -100,7 +100,7 @@ class Operation:
             for each in self.fields
         }
 
-    def requested(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def requested_details(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the details that the request alone determines, for the record of a failed plan.
 
         Args:

@@ -71,7 +71,7 @@ class KeyCallers:
         """Return the only wallet that a key may use, None for all; raises `KeyRevoked`."""
         return (await self._read_key(key_id)).wallet_id
 
-    async def of_wallet(self, wallet_id: str) -> WalletKeys:
+    async def keys_of_wallet(self, wallet_id: str) -> WalletKeys:
         """Return all keys that may use a wallet."""
         found = [
             (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports))

@@ -189,7 +189,7 @@ class Operations:
                 raise HoldWaits(str(error)) from None
             if not isinstance(error, LedgerError):
                 raise
-            details = operation.requested(wallet.address, values)
+            details = operation.requested_details(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
             raise await self._engine.store_refusal(wallet_id, actor, intent, error) from None
         if isinstance(planned, PocketDraft):

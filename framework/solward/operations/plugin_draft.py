@@ -192,8 +192,8 @@ def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]
     to = given.get("to", account)
     if to != account and _associated_account(to, mint, calls[0].program) != account:
         raise InvalidRequest(
-            f"details.to must be {account}, which receives, or the address whose associated"
-            " account that is"
+            f"details.to must be {account}, the receiving account, or the address whose"
+            " associated account it is"
         )
     return {"from": wallet, "to": to, "mint": mint, "amount": _amount(calls), "account": account}
 
@@ -268,7 +268,7 @@ def _swap_draft(intent: Intent, made: tuple[Instruction, ...], wire: bytes | Non
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:
-    """Return the intent with details from its bytes, and the plugin's own details kept apart."""
+    """Return the intent with details read from the bytes, apart from the plugin's own details."""
     for name, value in stated.items():
         if name in intent.details and intent.details[name] != value:
             raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
@@ -387,7 +387,7 @@ def read_request(given: PocketRequest) -> PocketRequest:
     if (request.program is None) != (request.position is None):
         raise InvalidRequest("program and position must be given together")
     if request.stays and request.position is None:
-        raise InvalidRequest("stays needs program and position: what stays must have a name")
+        raise InvalidRequest("stays requires program and position, which name what stays")
     if request.program is not None and not is_address(request.program):
         raise InvalidRequest("program must be base58 addresses")
     name = request.position
@@ -451,7 +451,7 @@ def _check_amounts(amounts: Mapping[str, int], field: str, *, least: int) -> Non
 
 
 def recipe_of(instructions: Sequence[Instruction], intent: Intent) -> dict[str, Any]:
-    """Return JSON from which the transaction can be made again; it has no data from a node."""
+    """Return JSON, without data from a node, from which the transaction can be made again."""
     declared = {each.name: getattr(intent, each.name) for each in fields(Intent)} | {"wallet": ""}
     return {
         "instructions": [base64.b64encode(bytes(each)).decode() for each in instructions],
@@ -477,4 +477,4 @@ def read_recipe(recipe: Mapping[str, Any]) -> tuple[Intent, list[Instruction]]:
         known = stored | {name: frozenset(stored[name]) for name in sets}
         return Intent(**known | {"details": {**stated, **words}}), made
     except (KeyError, TypeError):
-        raise InvalidRequest("another version of Solward stored it; ask for it again") from None
+        raise InvalidRequest("another version of Solward stored the request; repeat it") from None

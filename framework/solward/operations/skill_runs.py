@@ -184,13 +184,13 @@ class SkillCalls:
         return await self.operations.entries.keep(what, self.wallet_id, self._run_actor(), **asked)
 
     def _run_actor(self) -> Actor:
-        """Return the actor of a call that moves no money; it is fenced as for a money call."""
+        """Return the actor of a call that moves no money, with the checks of a money call."""
         self.lifetime.check()
         # The reservation checks the lifetime again, because the run may end before that.
         return replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
 
     def _numbered_actor(self, ordinal: int, remember: Sequence[Put]) -> Actor:
-        """Return a money call's actor, whose number keeps a repeated run from paying twice."""
+        """Return a money call's actor, whose number prevents a second payment by a repeat."""
         self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")

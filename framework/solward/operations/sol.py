@@ -239,17 +239,17 @@ async def read_reclaimable(ledger: ReadLedger, wallet: str) -> ReclaimableRent:
 def _why_open(held: TokenAccount, state: Account, mint: Mint | None, wallet: str) -> str | None:
     """Return why an empty account of the wallet must stay open; None if it may be closed."""
     if held.close_authority not in (None, wallet):
-        return f"only {held.close_authority} may close it"
+        return f"only {held.close_authority} may close the account"
     if mint is not None and not held.is_frozen:
         defaults = zip(mint.extensions, mint.extension_values, strict=True)
         if (_DEFAULT_STATE, _FROZEN) in defaults:
-            return "its mint freezes every new account, and this one was released"
+            return "its mint freezes every new account, and this account was thawed"
     for kind, value in read_extensions(state.data):
         if kind == _WITHHELD_FEES:
             if any(value):
-                return "it holds transfer fees that were withheld for the mint"
+                return "the account holds transfer fees that were withheld for the mint"
         elif kind not in _CLOSE_WITH_IT:
-            return f"it has extension {kind}, of which it is not known that it may be closed"
+            return f"the account has extension {kind}, with which it may not be closable"
     return None
 
 

@@ -77,7 +77,7 @@ MAX_COMMISSION_PERCENT: Final = 10
 MIN_CREDITS_PERCENT: Final = 90
 MIN_STAKE_PERCENT: Final = 10
 EPOCHS: Final = 4
-"""The number of complete epochs judged; a node lists five, and the newest is not over."""
+"""The number of complete epochs judged. A node lists five epochs, the newest incomplete."""
 
 
 @plans(STAKE)
@@ -371,7 +371,7 @@ class _VoteHistory:
         return _count_text(len(self.epochs), "complete epoch")
 
     def percent(self, account: VoteAccount) -> int:
-        """Return the credits of its worst epoch in whole percent of the median, at most 100.
+        """Return the credits of the account's worst epoch in percent of the median, at most 100.
 
         It is 0 if the validator did not vote in one of the epochs.
         """

@@ -24,7 +24,7 @@ from solders.pubkey import Pubkey
 from solward.operations.declared import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
-from solward.operations.venues import Venue, Venues, every_offer
+from solward.operations.venues import Venue, Venues, collect_offers
 from solward.solana.accounts import max_rent
 from solward.solana.builders import pay, sync_native
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
@@ -87,7 +87,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SwapLimits:
-    """Bounds of a swap, in addition to its request.
+    """Limits of a swap in addition to those in its request.
 
     Attributes:
         max_slippage_bps: the setting, in basis points.
@@ -125,7 +125,7 @@ class _SwapToken:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A venue's quote, and its price impact: the larger of the venue's and our own number."""
+    """A venue's quote, with the larger of the venue's and the service's price impact."""
 
     venue: Venue
     quote: Quote
@@ -168,7 +168,7 @@ async def plan_swap(
             f"slippageBps must be at most {limits.max_slippage_bps} (MAX_SLIPPAGE_BPS)"
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    offers = await every_offer(venues.enabled(), partial(_read_offer, request=swap.request))
+    offers = await collect_offers(venues.enabled(), partial(_read_offer, request=swap.request))
     offers.sort(key=lambda each: _quote_rank(each.quote), reverse=True)
     at_least = limits.at_least.get(swap.request.output_mint, 0)
     if offers[0].quote.out_amount < at_least:
@@ -176,7 +176,7 @@ async def plan_swap(
         now, shown = (
             amount_text(units, decimals) for units in (offers[0].quote.out_amount, at_least)
         )
-        raise InvalidRequest(f"the price moved: {now} would arrive, and at least {shown} was shown")
+        raise InvalidRequest(f"the price moved: {now} would arrive, less than the {shown} shown")
     failed: SolwardError | None = None
     for offer in offers:
         if not offer.venue.plugin.gives_instructions:
@@ -207,7 +207,7 @@ async def _draft_single(
     at_least: int,
     versions: SwapVersions,
 ) -> Draft:
-    """Return the swap with the route of most accounts that fits into a transaction.
+    """Return the swap over the route with the most accounts that fits into a transaction.
 
     The transaction has version 1, whose bytes have every account, if the cluster accepts it and a
     route fits; otherwise version 0 with lookup tables.
@@ -305,7 +305,7 @@ def _draft_from_answer(
     version: int,
     held: int | None,
 ) -> Draft:
-    """Return the swap in one transaction; the wallet holds `held` units of the token it buys."""
+    """Return the swap as one transaction. The wallet holds `held` units of the bought token."""
     if (held or 0) + made.minimum > U64_MAX:
         raise LedgerUnavailable("The venue's quote promises more than an account can hold")
     target, swap = made.target, replace(made, held=held)
@@ -369,7 +369,7 @@ async def _extra_tokens(
     try:
         return tuple([await _read_token(ledger, mint, "inputToken") for mint in mints])
     except InvalidRequest:
-        raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
+        raise LedgerUnavailable("The venue asks for an account of an invalid mint") from None
 
 
 async def _pocket_call(
@@ -498,11 +498,11 @@ async def read_quote(
     async def quoted(venue: Venue) -> Quote:
         return _check_quote(await venue.plugin.quote(swap.request, venue.context), swap.request)
 
-    return max(await every_offer(venues.enabled(), quoted), key=_quote_rank)
+    return max(await collect_offers(venues.enabled(), quoted), key=_quote_rank)
 
 
 async def _read_offer(venue: Venue, request: QuoteRequest) -> _Offer:
-    """Return a venue's offer; its price is compared with the venue's price for a thousandth."""
+    """Return a venue's offer, with its price impact from a quote for a thousandth."""
     small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
     quote, little = await asyncio.gather(
         venue.plugin.quote(request, venue.context),
@@ -587,7 +587,7 @@ def _plain_quote(quote: Quote) -> Quote:
     units = (found.in_amount, found.out_amount, found.minimum_out, found.slippage_bps)
     kinds = ({type(each) for each in mints}, {type(each) for each in units})
     if kinds != ({str}, {int}) or type(found.price_impact) is not Decimal:
-        raise LedgerUnavailable("The venue's quote has a value of another kind")
+        raise LedgerUnavailable("The venue's quote has a value of the wrong type")
     return found
 
 
@@ -611,7 +611,7 @@ def _check_quote(given: Quote, request: QuoteRequest) -> Quote:
     if not 1 <= quote.out_amount <= U64_MAX or not enough:
         raise LedgerUnavailable("The venue's quote promises less than the slippage allows")
     if not quote.price_impact.is_finite() or abs(quote.price_impact) > _MOST_IMPACT:
-        raise LedgerUnavailable("The venue's quote has a price impact that is no fraction")
+        raise LedgerUnavailable("The venue's quote has a price impact that is not a fraction")
     return quote
 
 

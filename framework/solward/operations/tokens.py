@@ -272,7 +272,7 @@ def _check_decimals(given: int | None, mint: Mint) -> None:
     if given is not None and given != mint.decimals:
         raise InvalidRequest(
             f"decimals is {given}, but the mint {mint.address} has {mint.decimals} decimals;"
-            " amounts are whole tokens, so it can be left out"
+            " amounts are whole tokens, so decimals may be absent"
         )
 
 
@@ -298,7 +298,7 @@ async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[Token
 async def _choose_accounts(
     ledger: ReadLedger, wallet: str, mint: Mint, units: int
 ) -> list[tuple[TokenHolding, int]]:
-    """Return token accounts that hold `units` together, and their units; raises `NotEnough`."""
+    """Return token accounts, each with its share of `units`; raises `NotEnough`."""
     held = await accounts_of(ledger, wallet, mint)
     balance = sum(holding.units for holding in held)
     if units > balance:
@@ -509,9 +509,8 @@ async def _receiving_account(
     elif state is None and not recipient.is_on_curve():
         # The address may be that of a token account that is not open; a program's vault has SOL.
         raise InvalidRequest(
-            "to is an address without a private key that nothing was sent to, which might not spend"
-            " what it gets; a program's vault has a token account of the mint that can be named"
-            " instead"
+            "to is an address without a private key that nothing was sent to, so tokens there might"
+            " never be spent; if it is a program's vault, name its token account of the mint"
         )
     elif state is not None and state.owner != str(SYSTEM_PROGRAM):
         raise InvalidRequest(

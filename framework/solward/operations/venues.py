@@ -45,7 +45,7 @@ class Venue:
 
 @dataclass(frozen=True, slots=True)
 class Venues:
-    """The loaded venues.
+    """The loaded venues, and the choice among them.
 
     Attributes:
         chosen: the name of the only venue that swaps use, or `best`.
@@ -76,7 +76,7 @@ class Venues:
         return ready
 
 
-async def every_offer(
+async def collect_offers(
     venues: Sequence[Venue], ask: Callable[[Venue], Coroutine[Any, Any, T]]
 ) -> list[T]:
     """Return the answers in the order of the venues, without those of venues that failed.

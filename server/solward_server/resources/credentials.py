@@ -40,7 +40,7 @@ async def create_key(context: RouteContext) -> Response:
     if key.wallet_id is not None:
         await context.service.wallets.get(key.wallet_id)
     if new.grants is not None:
-        await context.service.policies.begin(key.principal, key.name, new.grants)
+        await context.service.policies.store_first_grants(key.principal, key.name, new.grants)
     try:
         await context.service.credentials.add(key)
     except BaseException:

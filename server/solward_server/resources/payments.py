@@ -89,7 +89,7 @@ async def list_payments(context: RouteContext) -> dict[str, Any]:
     only = query_of(calls.ListedPayments)
     if only.wallet_id is not None:
         await context.wallet(only.wallet_id)
-    found = await context.service.payments.listed(
+    found = await context.service.payments.list_payments(
         caller().wallet_id or only.wallet_id, limit=only.limit, before=only.before
     )
     return {"payments": [each.to_json() for each in found]}
@@ -97,7 +97,7 @@ async def list_payments(context: RouteContext) -> dict[str, Any]:
 
 @routes.serve(calls.GET_PAYMENT, keyed(Role.READ))
 async def get_payment(context: RouteContext, payment_id: str) -> dict[str, Any]:
-    found = await context.service.payments.stored(payment_id)
+    found = await context.service.payments.answer(payment_id)
     of = None if found.payment is None else found.payment.wallet_id
     if caller().wallet_id not in (None, of):
         raise NotFound(NOT_FOUND["payment_id"])
@@ -121,7 +121,7 @@ async def _earlier_answer(
             return None
         payment = record.id
     try:
-        answer = await context.service.payments.again(payment, asked)
+        answer = await context.service.payments.repeat(payment, asked)
     except TransactionError as error:
         return mark_replayed(await _refusal(context, key, error))
     return mark_replayed(json_response(paid_json(answer)))

@@ -68,8 +68,8 @@ async def replay(context: RouteContext) -> dict[str, Any]:
 
 
 @contacts.serve(calls.LIST_CONTACTS, admin(Role.READ))
-async def list_contacts(context: RouteContext) -> dict[str, Any]:
-    return {"contacts": list(map(_contact_json, await Contacts(context.service.database).listed()))}
+async def rows(context: RouteContext) -> dict[str, Any]:
+    return {"contacts": list(map(_contact_json, await Contacts(context.service.database).rows()))}
 
 
 @contacts.serve(

@@ -229,7 +229,7 @@ async def limits_of(
     of_keys = [each for each in schedules if each.key_id is not None]
     if shown is not None:
         shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
-    keys = await service.keys.of_wallet(wallet.id)
+    keys = await service.keys.keys_of_wallet(wallet.id)
     grants = await wallet_grants(
         service.database,
         service.tokens,

@@ -210,7 +210,7 @@ async def test_an_answer_is_kept_up_to_its_bound(shop: Shop) -> None:
     assert (len(found.body), found.truncated) == (MAX_ANSWER_BYTES, True)
     assert found.payment is not None
     assert found.payment.served is Served.YES
-    kept = await shop.service.payments.stored(found.payment.id)
+    kept = await shop.service.payments.answer(found.payment.id)
     assert (kept.body, kept.truncated) == (found.body, True)
 
 

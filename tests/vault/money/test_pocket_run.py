@@ -268,7 +268,7 @@ WITHOUT_MEANING: tuple[tuple[dict[str, Any], str], ...] = (
     ({"mints": tuple(str(Keypair().pubkey()) for _ in range(5))}, "at most 4 mints"),
     ({"mints": ("x",)}, "mints must be base58 addresses"),
     ({"position": "a"}, "program and position must be given together"),
-    ({"stays": True}, "stays needs program and position"),
+    ({"stays": True}, "stays requires program and position"),
     ({"program": "x", "position": "a"}, "program must be base58"),
     ({"program": USDC, "position": "\n"}, "position must be text of 1 to 64"),
     ({"tokens": {str(WSOL): 1}}, "give SOL as lamports"),

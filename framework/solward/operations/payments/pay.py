@@ -187,7 +187,7 @@ class Payments:
         with self._lock_action(actor):
             known = await self._earlier_payment_id(actor)
             if known is not None:
-                return await self.again(known, asked)
+                return await self.repeat(known, asked)
             return await self._pay_new(wallet, actor, asked)
 
     async def quote(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaymentQuote:
@@ -209,7 +209,7 @@ class Payments:
         symbol, description = self._symbol(chosen.asset.mint), one_line(chosen.offer.description)
         return PaymentQuote(answer, draft.payment, trial, symbol, description)
 
-    async def again(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
+    async def repeat(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
         """Return the answer to an earlier payment when its request is repeated; nothing is signed.
 
         If no answer is stored, the same payment is sent again while the seller can settle it, but
@@ -238,7 +238,7 @@ class Payments:
                 " for before"
             )
         if row.answer is not None or not row.offer:
-            return await self.stored(transaction_id)
+            return await self.answer(transaction_id)
         if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
             raise refusal(record)
         wallet = await self.wallets.get(record.wallet_id)
@@ -254,10 +254,10 @@ class Payments:
             shown = wire is not None and frozen is None
             proof = PaymentProof(row.mode, wallet.address, wire=wire) if shown else None
         if proof is None:
-            return await self.stored(transaction_id)
+            return await self.answer(transaction_id)
         return await self._shield(self._send_paid(record, asked, row.protocol, offer, proof))
 
-    async def stored(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
+    async def answer(self, transaction_id: str, given: StoredAnswer | None = None) -> PaidAnswer:
         """Return a payment with its stored answer.
 
         Args:
@@ -277,7 +277,7 @@ class Payments:
         symbol = self._symbol(row.asset)
         return stored_answer(row, store.payment_view(record, row, states[record.id], symbol))
 
-    async def listed(
+    async def list_payments(
         self, wallet_id: str | None, limit: int, before: str | None
     ) -> list[PaymentView]:
         """Return payments of one wallet or all, newest first, older than the payment `before`.
@@ -425,14 +425,14 @@ class Payments:
         draft: Draft,
     ) -> PaidAnswer:
         if chosen.mode is PaymentMode.PUSH:
-            # `again` sends the payment once it has landed, and checks that the action's payment was
-            # for this request.
+            # `repeat` sends the payment once it has landed, and checks that the action's payment
+            # was for this request.
             record = await self.engine.execute(wallet.id, actor, draft)
-            return await self.again(record.id, request)
+            return await self.repeat(record.id, request)
         handed = await self.engine.hand_over(wallet.id, actor, draft)
         if handed.wire is None:
             # Meanwhile another process, or a caller that left, has made the action's payment.
-            return await self.again(handed.record.id, request)
+            return await self.repeat(handed.record.id, request)
         proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
         return await self._send_paid(handed.record, request, chosen.protocol, chosen.offer, proof)
 
@@ -462,7 +462,7 @@ class Payments:
             else:
                 answer = await self._store_answer(record, protocol, offer, found)
         await self.engine.wait_until_settled(record.id, SETTLE_WAIT_S)
-        return await self.stored(record.id, answer)
+        return await self.answer(record.id, answer)
 
     async def _store_answer(
         self,

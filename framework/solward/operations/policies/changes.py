@@ -119,7 +119,7 @@ async def lock_policy(connection: AsyncConnection, if_version: int | None = None
 async def put_set(
     database: Database, connection: AsyncConnection, who: str, grants: Sequence[Grant] | None
 ) -> int:
-    """Replace one principal's grants in the caller's transaction, under `lock_policy`."""
+    """Replace one principal's grants in the caller's transaction, which holds `lock_policy`."""
     found = (await store.sets_of(connection, [who])).get(who)
     before = None if found is None else tuple(map(from_stored, found))
     await _store_set(database, connection, who, before, grants)
@@ -127,7 +127,7 @@ async def put_set(
 
 
 async def drop_set(database: Database, connection: AsyncConnection, who: str) -> None:
-    """Drop the grants of a deleted principal, if it has any, under `lock_policy`."""
+    """Drop a deleted principal's grants, if any; the transaction holds `lock_policy`."""
     if await store.sets_of(connection, [who]):
         await put_set(database, connection, who, None)
 
@@ -219,7 +219,7 @@ class _CountedRow:
 
 
 async def _counted_rows(connection: AsyncConnection, who: str, after_ms: int) -> list[_CountedRow]:
-    """Return a principal's transactions that still count since a time, oldest first."""
+    """Return a principal's transactions since a time that still count, oldest first."""
     if who.startswith(_SCOPES):
         rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
         found = [dict(row._mapping) for row in rows]
@@ -256,7 +256,7 @@ async def _by_chain(connection: AsyncConnection, who: str, after_ms: int) -> lis
 async def _seed_windows(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
-    """Count in each new grant what its principal moved and the grant would have covered."""
+    """Count in each new grant the past transactions that the grant would have covered."""
     longest = max(grant.longest_ms for grant in grants)
     moved = await _counted_rows(connection, who, now_ms - longest)
     named = [address for each in moved for address in addresses(each.judged.case.lines)]
@@ -292,7 +292,7 @@ async def _seed_windows(
 
 
 def _covered_units(grant: Grant, case: Case, counting: _CountedRow) -> dict[str, int]:
-    """Return asset -> units that a transaction still counts in a grant."""
+    """Return asset -> units of a past transaction that count as used in a grant."""
     found: dict[str, int] = {}
     lines = case.lines or (None,)
     for at, line in enumerate(lines):

@@ -65,7 +65,7 @@ class DraftedGrants:
 
 
 class Policies:
-    """Reads, checks, shows and replaces the policy."""
+    """Reads, checks and replaces the policy, as JSON documents with sentences."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Policies:
         self._key_names = key_names
 
     async def show(self) -> dict[str, Any]:
-        """Return the policy in force as `policy`, its document, and `sentences`: one for each
-        grant, then one for each principal that may only read, in the document's order."""
+        """Return the policy in force: its document as `policy`, and `sentences`, one for each grant
+        and then one for each principal that may only read, in the document's order."""
         stored, names = await self._read_stored()
         return _policy_answer(stored, names)
 
@@ -99,11 +99,11 @@ class Policies:
         return policy
 
     async def check(self, document: object) -> dict[str, Any]:
-        """Return a document's policy in the form of `show`; nothing changes. Errors: see `read`."""
+        """Return a document's policy as `show` does, changing nothing. Errors: see `read`."""
         return _policy_answer(*await self._read_policy(document))
 
     async def replace(self, document: object) -> dict[str, Any]:
-        """Put every principal under exactly the grants of a document; return it as `show` does.
+        """Replace all grants with those of a document; return the policy as `show` does.
 
         Raises:
             PolicyChanged: the document has another version than the policy in force.
@@ -152,7 +152,7 @@ class Policies:
     async def put(
         self, principal: str, value: object, *, version: int | None = None
     ) -> dict[str, Any]:
-        """Replace one principal's grants by a JSON array; with None it is no longer under grants.
+        """Replace one principal's grants with a JSON array; None removes it from grants.
 
         Args:
             version: the version that the policy must have; None for any.
@@ -189,7 +189,7 @@ class Policies:
         grants = read_grants(value, "grants", names, who)
         return DraftedGrants(grants, _grant_sentences(who, grants, names), names)
 
-    async def begin(self, who: str, name: str, value: object) -> None:
+    async def store_first_grants(self, who: str, name: str, value: object) -> None:
         """Store a key's first grants before the key itself, so that the key never exists without
         them. Arguments and errors are those of `grants_of`."""
         await store.replace_set(self._database, who, await self.grants_of(who, name, value))
@@ -201,7 +201,7 @@ class Policies:
             await store.drop_set(self._database, connection, who)
 
     async def grants_by_principal(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return principal -> its `grants` and their `sentences`, for each that is under grants."""
+        """Return principal -> its `grants` and their `sentences`, for principals under grants."""
         stored, names = await self._read_stored(who)
         return {
             each: {

@@ -26,7 +26,7 @@ async def refusals(database: Database, wallet_id: str | None, limit: int) -> dic
     """
     async with database.read() as connection:
         now = await database.moment(connection)
-        records = await refused(connection, wallet_id, limit)
+        records = await list_refused(connection, wallet_id, limit)
         by_rule, is_complete = await count_refused_by_rule(
             connection, wallet_id, now.database_ms - DAY_MS
         )
@@ -114,7 +114,7 @@ _FIRST_AMONG = Prepared(
 )
 
 
-async def refused(
+async def list_refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
     """Return the newest blocked records of one wallet or all, from the `among` newest records."""

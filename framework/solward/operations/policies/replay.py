@@ -51,7 +51,7 @@ from solward.vault.store import recipients as recipient_store
 from solward.vault.store import transactions as transaction_store
 
 MOST_REPLAYED: Final = 200_000
-"""The maximum number of transactions in one replay, which judges some thousand a second."""
+"""The maximum number of transactions in one replay, which judges about 1,000 a second."""
 
 
 class CountedPart(StrEnum):
@@ -59,9 +59,9 @@ class CountedPart(StrEnum):
 
     ALL = "all"
     COSTS = "costs"
-    """Its fee and its slot in the rate count, because it failed on the ledger."""
+    """Only fee and rate slot count, because the transaction failed on the ledger."""
     NOTHING = "nothing"
-    """Nothing counts, because it never landed."""
+    """Nothing counts, because the transaction never landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class CompiledPolicy:
 
     @property
     def longest_ms(self) -> int:
-        """The longest window of any grant."""
+        """The longest window of any grant, in milliseconds."""
         grants = (grant for each in self.sets.values() for grant in each.grants)
         return max((grant.longest_ms for grant in grants), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class PastRecord:
-    """A stored transaction.
+    """A stored transaction that a replay judges.
 
     Attributes:
         kept: the part that still counts. After a hold's approval only the transaction that was made
@@ -224,7 +224,7 @@ class Replay:
 
 
 def _combined_case(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
-    """Return a case with the stored facts that the policy used then, and the facts known now.
+    """Return a case with stored facts that the policy used, and otherwise facts known now.
 
     Stored facts are exact, such as the recipients that the wallet had paid by then.
     """
@@ -328,7 +328,7 @@ def _findings_of(decision: Decision) -> tuple[Finding, ...]:
 async def replay_stored(
     database: Database, tokens: TokenList, days: int, draft: GrantPolicy | None = None
 ) -> dict[str, Any]:
-    """Return as JSON the changes that a draft (or the policy in force) would have made in `days`.
+    """Return as JSON the decisions of the last `days` that a draft or the current policy changes.
 
     Raises:
         InvalidRequest: `days` is out of range, or more than `MOST_REPLAYED` transactions were
@@ -346,7 +346,7 @@ async def replay_stored(
         seq, count = await first_judged(connection, from_ms - longest_ms)
     if count > MOST_REPLAYED:
         raise InvalidRequest(
-            f"days must be fewer: {count} transactions were judged in them and in the longest"
+            f"days must be fewer: {count} transactions were judged in these days and the longest"
             f" window before, and at most {MOST_REPLAYED} are replayed"
         )
     run = Replay(in_force, version, drafted, report_from_ms=from_ms, max_changes=MOST_CHANGES)
@@ -383,7 +383,7 @@ _KEPT_BY_FAILED = select(
 
 
 async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int, int]:
-    """Return the first `seq` judged after a time, and the number of all since; 0, 0 if none."""
+    """Return the first `seq` judged after a time, and the count since; 0, 0 if none."""
     row = (await connection.execute(_FIRST_JUDGED, {"b_after": after_ms})).one()
     return int(row[0] or 0), int(row[1])
 
@@ -417,7 +417,7 @@ async def judged_page(
 
 
 class _KnownFacts(NamedTuple):
-    """Facts about some transactions as they are known now.
+    """Facts that are known now about some transactions.
 
     Attributes:
         wallets: address of a wallet of this service -> when it was made.
