@@ -367,7 +367,7 @@ class Preview:
                 return
             self._show_answer(trial, around, note)
 
-    async def confirms(self) -> bool:
+    async def is_confirmable(self) -> bool:
         """Return whether the form is unchanged since the dry run, and the answer is recent.
 
         Show an error if the form has changed, and a new answer if the answer is old.
@@ -450,7 +450,7 @@ async def confirm_preview(
     preview = Preview(wallet_id, trial, is_current, place, confirm, again)
 
     async def submit() -> None:
-        if await preview.confirms():
+        if await preview.is_confirmable():
             dialog.submit(True)
 
     confirm.on_click(submit)

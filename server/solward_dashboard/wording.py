@@ -206,7 +206,7 @@ class People:
             name = f"NOT {taken.name}, it only looks alike"
         return address if name is None else f"{name}, {address}"
 
-    def warned(self, address: str) -> str:
+    def describe(self, address: str) -> str:
         """Return an address's name, or a warning if it has none or resembles a known address."""
         taken = self.book.find_lookalike(address)
         if taken is not None:

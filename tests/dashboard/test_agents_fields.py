@@ -28,9 +28,9 @@ def test_a_provider_without_its_key_is_offered_and_says_what_is_missing() -> Non
         "grok": "grok",
         "rules": "rules (not a language model)",
     }
-    assert fields.about(OPENAI).startswith("Set OPENAI_API_KEY")
-    assert "first rule that" in fields.about(RULES)
-    assert "your own words" in fields.about(GROK)
+    assert fields.provider_hint(OPENAI).startswith("Set OPENAI_API_KEY")
+    assert "first rule that" in fields.provider_hint(RULES)
+    assert "your own words" in fields.provider_hint(GROK)
 
 
 @pytest.mark.parametrize(

@@ -53,11 +53,11 @@ def event(kind: str, **data: Any) -> Event:
 )  # fmt: skip
 def test_an_entry_is_told_in_a_line(kind: str, data: Any, says: str, whose: str) -> None:
     one = event(kind, **data)
-    assert (audit.about(one, NAMES), audit.principal_text(one, NAMES)) == (says, whose)
+    assert (audit.subject_text(one, NAMES), audit.principal_text(one, NAMES)) == (says, whose)
 
 
 def test_a_long_entry_is_cut() -> None:
-    line = audit.about(event("agent:error", name="a", error="x" * 900), NAMES)
+    line = audit.subject_text(event("agent:error", name="a", error="x" * 900), NAMES)
     assert len(line) == 160
     assert line.endswith("x…")
 

@@ -12,7 +12,7 @@ import pytest
 from solward_dashboard.pages.overview import (
     WALLETS,
     Overview,
-    latest,
+    latest_decisions,
     most_active,
     running_first,
 )
@@ -48,7 +48,7 @@ def test_the_newest_decisions_of_all_agents_bear_their_names() -> None:
     one, two = SimpleNamespace(name="one"), SimpleNamespace(name="two")
     at: Any = [SimpleNamespace(timestamp=NOW + timedelta(seconds=each)) for each in range(6)]
     decided: Any = [(one, (at[4], at[1])), (two, (at[5], at[0]))]
-    found = latest(decided, 3)
+    found = latest_decisions(decided, 3)
     assert found == [("two", at[5]), ("one", at[4]), ("one", at[1])]
 
 

@@ -63,11 +63,11 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 async def test_what_is_allowed_is_confirmed(desk: Desk) -> None:
     await desk.preview.ask()
     assert desk.offers == (True, False)
-    assert await desk.preview.confirms()
+    assert await desk.preview.is_confirmable()
 
 
 async def test_before_an_answer_nothing_is_confirmed(desk: Desk) -> None:
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
     assert desk.asked == 0
 
 
@@ -77,7 +77,7 @@ async def test_what_is_refused_is_not_confirmed(desk: Desk) -> None:
     await desk.preview.ask()
     assert desk.offers == (False, False)
     assert "Refused by max_per_tx" in desk.text
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
 
 
 @promise("refused-preview-cannot-confirm")
@@ -86,7 +86,7 @@ async def test_where_nobody_answers_it_is_asked_again(desk: Desk) -> None:
     await desk.preview.ask()
     assert desk.text == "no answer. Nothing was sent."
     assert desk.offers == (False, True)
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
     await desk.preview.ask()
     assert desk.offers == (True, False)
 
@@ -94,12 +94,12 @@ async def test_where_nobody_answers_it_is_asked_again(desk: Desk) -> None:
 async def test_a_changed_form_ends_it(desk: Desk) -> None:
     await desk.preview.ask()
     desk.is_current = False
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
     assert "The form has changed" in desk.text
     assert desk.offers == (False, False)
     # Changed back, it is still another look.
     desk.is_current = True
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
 
 
 @promise("old-preview-asked-again")
@@ -111,11 +111,11 @@ async def test_an_old_answer_is_asked_for_once_more_and_looked_at(
     desk.answers = [ALLOWED, ALLOWED, REFUSED]
     await desk.preview.ask()
     now[0] += FRESH_S + 1
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
     assert (desk.asked, desk.offers) == (2, (True, False))
     assert "The preview was too old" in desk.text
     now[0] += FRESH_S
-    assert await desk.preview.confirms()
+    assert await desk.preview.is_confirmable()
     now[0] += FRESH_S
-    assert not await desk.preview.confirms()
+    assert not await desk.preview.is_confirmable()
     assert desk.offers == (False, False)

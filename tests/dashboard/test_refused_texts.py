@@ -64,10 +64,10 @@ def test_addresses_have_the_names_that_people_gave_them() -> None:
 
 
 def test_an_address_that_looks_like_a_known_one_is_told_apart() -> None:
-    assert PEOPLE.warned(SHOP) == "wallet shop"
-    assert PEOPLE.warned(ACCOUNT) == "not one of your wallets or contacts"
+    assert PEOPLE.describe(SHOP) == "wallet shop"
+    assert PEOPLE.describe(ACCOUNT) == "not one of your wallets or contacts"
     alike = f"{SHOP[:4]}{'1' * 36}{SHOP[-4:]}"
-    assert PEOPLE.warned(alike) == (f"NOT wallet shop: it looks alike, but is not {SHOP}")
+    assert PEOPLE.describe(alike) == (f"NOT wallet shop: it looks alike, but is not {SHOP}")
     # As approvals and the effects of a dry run say it.
     assert PEOPLE.receiver(alike) == f"NOT wallet shop, it only looks alike, {alike}"
 

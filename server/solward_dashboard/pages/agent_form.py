@@ -342,7 +342,7 @@ class AgentForms:
         provider = self._providers.get(self._provider.value or "")
         if self._agent is None or options is None:
             self._model.set_value(provider.default_model if provider else "")
-        self._about.set_text(about(provider) if provider else "")
+        self._about.set_text(provider_hint(provider) if provider else "")
         self._cost.set_visibility(provider is None or provider.is_llm)
         self._options_place.clear()
         with self._options_place:
@@ -383,7 +383,7 @@ def first_choice(providers: Mapping[str, Plugin]) -> str | None:
     return ranked[0].name if ranked else None
 
 
-def about(provider: Plugin) -> str:
+def provider_hint(provider: Plugin) -> str:
     """Return a hint to read before creating an agent with this provider; may be empty."""
     if not provider.configured:
         return (

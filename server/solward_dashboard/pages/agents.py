@@ -117,7 +117,7 @@ class _Card:
             with sw.row("sw-dim"):
                 self._wallet = ui.link("…", f"/wallets/{agent.wallet_id}")
                 self._model = sw.text()
-            self._strategy = Strategy()
+            self._strategy = StrategyText()
             self._bars = limit_bars()
             with sw.stack("sw-last"):
                 with sw.row("sw-nowrap"):
@@ -228,7 +228,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
     return sw.LiveContent(build, "sw-row", of=lambda agent: (agent.id, agent.name, agent.status))
 
 
-class Strategy:
+class StrategyText:
     """An agent's strategy, cut to its beginning until a button shows all of it."""
 
     def __init__(self) -> None:
@@ -329,7 +329,7 @@ def page_of_one(agent_id: str) -> None:
                     sw.button(words, act, icon=icon, look=sw.SMALL, needs=sw.POLICY)
         with sw.stack("sw-wide"):
             with sw.card("Strategy"):
-                strategy = Strategy()
+                strategy = StrategyText()
             with sw.card("Limits"):
                 used = limit_bars()
                 rails, model = sw.dim(), sw.dim()

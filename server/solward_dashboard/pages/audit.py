@@ -51,7 +51,7 @@ _MOST_TOLD = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FilteredPage:
     """A page of the entries that fit `only`, and the names in them.
 
     Attributes:
@@ -84,7 +84,7 @@ def page(wallet: str = "", agent: str = "") -> None:
         _Log(freshness, AuditFilter(wallet_id=wallet or None, agent_id=agent or None))
 
 
-def about(event: Event, people: People) -> str:
+def subject_text(event: Event, people: People) -> str:
     """Return an entry's subject on one line."""
     data = event.data if isinstance(event.data, Mapping) else {}
     told = [
@@ -144,7 +144,7 @@ class _Filters:
             each.set_value("")
         await self._read_filters()
 
-    def name(self, people: People) -> None:
+    def offer_names(self, people: People) -> None:
         """Offer the names of wallets and principals as options."""
         if people == self._people:
             return
@@ -213,21 +213,21 @@ class _Log:
         self._shown = 0
         self._news: AuditPage | None = None
 
-    async def _fetch(self) -> Answer:
+    async def _fetch(self) -> FilteredPage:
         only, people = self._only, await People.ask()
         if self._newest is not None:
             page = await api().audit(**asdict(only), limit=MOST_NEW, after=self._newest)
-            return Answer(only, page, people, None)
+            return FilteredPage(only, page, people, None)
         newest = (await api().audit(limit=1)).entries
         page = await _first_page_with_entry(only, None)
-        return Answer(only, page, people, newest[0].seq if newest else 0)
+        return FilteredPage(only, page, people, newest[0].seq if newest else 0)
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: FilteredPage) -> None:
         is_first = answer.newest is not None
         if answer.only != self._only or is_first != (self._newest is None):
             return
         self._people = answer.people
-        self._filters.name(answer.people)
+        self._filters.offer_names(answer.people)
         entries = answer.page.entries
         if self._newest is None:
             self._newest = max(answer.newest or 0, entries[0].seq if entries else 0)
@@ -318,7 +318,7 @@ def _make_entry(event: AuditEntry, people: People) -> ui.element:
         with ui.element("summary"):
             sw.dim(second(event.timestamp, zone=False), "sw-number")
             sw.tag(event.kind)
-            sw.text(about(event, people))
+            sw.text(subject_text(event, people))
             if who := principal_text(event, people):
                 sw.dim(who)
         with sw.facts():

@@ -34,7 +34,7 @@ _Texts: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CredentialKind:
     """A kind of credential, with all differences between its page and the other's.
 
     Attributes:
@@ -87,7 +87,7 @@ def _admin_lines(one: AdminCredential, names: _Texts, choices: _Texts) -> Sequen
     return choices[one.role], "; ".join(made)
 
 
-KEYS = Kind(
+KEYS = CredentialKind(
     "/api-keys",
     "key",
     "A key lets a program use wallets over REST and MCP, within the key's daily limit.",
@@ -99,7 +99,7 @@ KEYS = Kind(
     "Programs that use the key are refused from now on.",
     sw.OPERATE,
 )
-ADMINS = Kind(
+ADMINS = CredentialKind(
     "/admins",
     "admin credential",
     "An admin credential lets a person or a program do what its role allows.",
@@ -126,7 +126,7 @@ def admins() -> None:
 class _CredentialsPage:
     """The list of one kind, and the dialog that creates a credential."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: CredentialKind) -> None:
         self._kind = kind
         self._choices: _Texts = {}
         self._used: dict[str, ui.label] = {}

@@ -115,7 +115,7 @@ async def fetch() -> Overview:
         len(wallets),
         [(each.name, found) for each, found in zip(active, limits, strict=True)],
         transactions,
-        latest(zip(deciding, decisions, strict=True)),
+        latest_decisions(zip(deciding, decisions, strict=True)),
         plugins,
         refusals,
         tuple(each for each in holds if each.state == "held"),
@@ -145,7 +145,7 @@ def running_first(agents: Sequence[Agent]) -> list[Agent]:
     return sorted(agents, key=lambda each: each.status != "running")
 
 
-def latest(
+def latest_decisions(
     by_agent: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
 ) -> Sequence[tuple[str, Decision]]:
     """Return the newest decisions of all agents, newest first, with the names of their agents."""

@@ -101,7 +101,7 @@ def _receipt(payment: Payment, wallet: str) -> ui.element:
             sw.button("Details", details, look=sw.FLAT, of=of)
         with sw.row("sw-dim"):
             ui.link(wallet, f"/wallets/{payment.wallet_id}")
-            sw.text(state(payment))
+            sw.text(state_text(payment))
             if payment.signature is not None:
                 sw.text(f"signature {short(payment.signature, 6)}", "sw-mono")
         if payment.error is not None:
@@ -114,7 +114,7 @@ def amount(payment: Payment) -> str:
     return f"{plain(payment.amount)} {payment.symbol or short(payment.asset)}"
 
 
-def state(payment: Payment) -> str:
+def state_text(payment: Payment) -> str:
     """Return a payment's state in words."""
     return payment.state.replace("_", " ")
 
@@ -132,7 +132,7 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
         with sw.facts():
             sw.fact("Request", f"{payment.method} {payment.url}", "sw-mono")
             sw.fact("Wallet", wallet)
-            sw.fact("State", f"{state(payment)}; {_SERVED[payment.served][0]}")
+            sw.fact("State", f"{state_text(payment)}; {_SERVED[payment.served][0]}")
             sw.facts_of(payment, "site", "pay_to", "asset", "protocol", "mode", "timestamp", "id")
             if payment.signature is not None:
                 sw.signature_fact(payment.signature)

@@ -204,7 +204,7 @@ def _show_plugin(plugin: Plugin, skill: Skill | None) -> None:
             sw.dim(f"{plugin.distribution} {plugin.version}")
             if plugin.has_settings:
                 of = f"of {plugin.name}"
-                sw.button("Settings", lambda: edit(plugin.name), look=sw.SMALL, of=of)
+                sw.button("Settings", lambda: edit_settings(plugin.name), look=sw.SMALL, of=of)
         _show_needs(_plugin_terms(plugin), plugin.secrets)
         if skill is not None:
             sw.dim(skill.description)
@@ -350,7 +350,7 @@ def changes(found: SkillSettings, typed: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-async def edit(skill: str) -> None:
+async def edit_settings(skill: str) -> None:
     """Show the settings of a skill in a dialog until they are saved or it is closed."""
     found = await api().plugin_state.settings(skill)
     secrets = [each.name for each in found.settings if each.secret]

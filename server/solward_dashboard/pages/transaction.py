@@ -180,7 +180,7 @@ def row(
         "type": record.type.replace("_", " "),
         "amount": amount(record, tokens),
         "status": record.status,
-        "to": called(to, known),
+        "to": address_text(to, known),
         "alike": "yes" if known.find_lookalike(to) is not None else "",
         "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
         "why": local_times(record.error or ""),
@@ -194,7 +194,7 @@ def counterpart(record: Transaction) -> str:
     return to if isinstance(to, str) else ""
 
 
-def called(address: str, known: AddressBook) -> str:
+def address_text(address: str, known: AddressBook) -> str:
     """Return an address's name or its ends, or a warning if it resembles a known address."""
     other = known.find_lookalike(address)
     if other is not None:

@@ -48,7 +48,7 @@ from solward_dashboard.dialogs import ask_form, ask_note, confirmed, show_dialog
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame_of_one, set_frozen
 from solward_dashboard.leaving import can_leave_card, confirm_preview, grants_card, holds_card
-from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, actions
+from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, add_action_tabs
 from solward_dashboard.pages.wallets import token_name
 from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
 
@@ -138,7 +138,7 @@ def page(wallet_id: str) -> None:
                     hides=True,
                 )
             with sw.card("Actions"):
-                chooser, faucet = actions(wallet)
+                chooser, faucet = add_action_tabs(wallet)
         with sw.card("SOL over time"):
             chart = ui.echart({}).classes("sw-chart")
             chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')

@@ -143,7 +143,7 @@ TRANSFER_TOKEN = operation_action(declared.TRANSFER_TOKEN)
 SWAP = operation_action(declared.SWAP, {"inputToken": "SOL"})
 
 
-def actions(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
+def add_action_tabs(wallet: CurrentWallet) -> tuple[SkillChooser, ui.tab]:
     """Add a tab for each action; return the chooser of skills and the tab of airdrops."""
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
         action_tabs = [
@@ -298,7 +298,7 @@ async def _to_facts(values: Mapping[str, Any], fields: Mapping[str, Any]) -> lis
     for name, value in values.items():
         said = _json_or_text(value)
         if name == "to" and isinstance(value, str):
-            said = f"{value.strip()}\n{people.warned(value.strip())}"
+            said = f"{value.strip()}\n{people.describe(value.strip())}"
         found.append((fields[name].get("title", name_text(name)), said))
     return found
 

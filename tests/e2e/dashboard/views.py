@@ -82,7 +82,7 @@ def chooses(label: str, option: str) -> Act:
 # The function that makes a dialog -> a page, and how a person comes to the dialog there.
 DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "frame._ask_reason": ("/", (presses("freeze-all"),)),
-    "pages.plugins.edit": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
+    "pages.plugins.edit_settings": ("/plugins", (clicks(f"Settings of {SKILL}"),)),
     "pages.plugins.show_entries": ("/plugins", (clicks(f"Entries of {DISTRIBUTION}"),)),
     "leaving.confirm_preview": ("/wallets/{wallet_id}", (refused_transfer,)),
     "dialogs.confirmed": ("/wallets/{frozen}", (presses("freeze"),)),
