@@ -12,7 +12,7 @@ import click
 from solward.resources import agents
 from solward.resources.agents import AgentChange, Guardrails, LlmBudget, NewAgent
 from solward.resources.declare import fields_of
-from solward_cli.declared import asks, lists, request_options, sent
+from solward_cli.declared import asks, call_args, lists, request_options
 from solward_cli.entrypoint import count_option
 from solward_cli.named import argument
 from solward_cli.render import (
@@ -79,7 +79,7 @@ async def create(
         values["llm_model"],
         is_filled=wallet is None or bool(template),
     )
-    created = await call.client.agents.create(**sent(NewAgent, _parse_llm_options(values)))
+    created = await call.client.agents.create(**call_args(NewAgent, _parse_llm_options(values)))
     if start:
         try:
             await call.client.agents.start(created.id)
@@ -102,7 +102,7 @@ async def change(
 ) -> Output:
     """Change an agent from its next cycle on, and its grants at once."""
     values["strategy"] = _read_strategy(values["strategy"], strategy_file)
-    changed = sent(AgentChange, _parse_llm_options(values))
+    changed = call_args(AgentChange, _parse_llm_options(values))
     if not changed:
         raise click.UsageError("Give at least one option that changes the agent.")
     return render_agent(await call.client.agents.change(agent.id, **changed))

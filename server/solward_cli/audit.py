@@ -14,7 +14,7 @@ from solward.resources.events import AuditFilter, ListedAudit, StreamedEvents
 from solward.support import jsontext
 from solward.support.clock import iso
 from solward.types.errors import AuditBroken
-from solward_cli.declared import default_of, request_options, sent
+from solward_cli.declared import call_args, default_of, request_options
 from solward_cli.entrypoint import (
     count_option,
     home_command,
@@ -39,7 +39,7 @@ def audit() -> None:
 
 
 def _audit_filter(chosen: dict[str, Any]) -> AuditFilter:
-    return AuditFilter(**sent(AuditFilter, chosen))
+    return AuditFilter(**call_args(AuditFilter, chosen))
 
 
 @audit.command("list")

@@ -85,7 +85,7 @@ def asks(
             agreed = values.pop("yes")
             text = question if isinstance(question, str) else question(**values)
             confirmed(visible(text.format(**named)), agreed or not text)
-        fields = given if request is None else given | sent(request, values)
+        fields = given if request is None else given | call_args(request, values)
         # A contact's id is its address.
         ids = (getattr(each, "id", getattr(each, "address", each)) for each in named.values())
         with waiting(progress):
@@ -224,7 +224,7 @@ def default_of(kind: type[Request], name: str) -> Any:
     return declared_fields(kind)[name].default
 
 
-def sent(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
+def call_args(kind: type[Request], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the client's call that the command line gave."""
     found: dict[str, Any] = {}
     for each in fields_of(kind):

@@ -24,7 +24,7 @@ from solward.resources.credentials import NewKey
 from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
-from solward_cli.declared import request_options, sent
+from solward_cli.declared import call_args, request_options
 from solward_cli.entrypoint import log_level_option, read_settings, refusals, yes_option
 from solward_cli.named import WALLET
 from solward_cli.render import Output, plain, visible
@@ -147,7 +147,7 @@ async def config(
     made = await call.client.keys.create(
         name=f"{program.title}: {wallet.name}"[:100],
         wallet_id=wallet.id,
-        **sent(NewKey, values),
+        **call_args(NewKey, values),
     )
     entry = program.entry(call.client.url, made.api_key)
     if not write:

@@ -11,7 +11,7 @@ from solward.client.arguments import request_fields
 from solward.resources import schedules
 from solward.resources.declare import fields_of
 from solward.resources.schedules import ChangedSchedule, NewSchedule, Schedule
-from solward_cli.declared import asks, lists, option_name, request_options, sent
+from solward_cli.declared import asks, call_args, lists, option_name, request_options
 from solward_cli.entrypoint import combine_parameters
 from solward_cli.named import argument
 from solward_cli.render import Output, answer_fields
@@ -51,7 +51,7 @@ async def create(call: ServiceCall, wallet: Wallet, **values: Any) -> Output:
     Names are unique in a wallet: a name that is in use creates nothing.
     """
     values["parameters"] = await _read_params(call, values["skill"], values["parameters"])
-    made = await call.ask(schedules.CREATE_SCHEDULE, wallet.id, **sent(NewSchedule, values))
+    made = await call.ask(schedules.CREATE_SCHEDULE, wallet.id, **call_args(NewSchedule, values))
     return await _render(call, made)
 
 
@@ -74,7 +74,7 @@ async def change(
     """
     if values["parameters"]:
         values["parameters"] = await _read_params(call, schedule.skill, values["parameters"])
-    given = request_fields(ChangedSchedule, **_NOTHING | sent(ChangedSchedule, values))
+    given = request_fields(ChangedSchedule, **_NOTHING | call_args(ChangedSchedule, values))
     fields = given | {_CLEARED[each]: None for each in clear}
     if not fields:
         raise click.UsageError("Give at least one option that changes the schedule.")

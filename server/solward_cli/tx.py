@@ -17,7 +17,7 @@ from solward.resources.transactions import ListedTransactions, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.support.atomic_files import whole_file
 from solward.types.money import format_sol
-from solward_cli.declared import default_of, request_options, sent
+from solward_cli.declared import call_args, default_of, request_options
 from solward_cli.entrypoint import count_option
 from solward_cli.named import TRANSACTION, WALLET_ID, find_transaction
 from solward_cli.render import (
@@ -72,7 +72,7 @@ async def listing(
 ) -> Output:
     """List transactions, newest first."""
     # These are read before the records, because `--json` prints the last answer.
-    only = TransactionFilter(**sent(TransactionFilter, filters))
+    only = TransactionFilter(**call_args(TransactionFilter, filters))
     most = limit or default_of(ListedTransactions, "limit")
     wallets = () if call.as_json else await call.client.wallets.list()
     network = "" if call.as_json else (await call.client.health()).network
@@ -106,7 +106,7 @@ async def export(call: ServiceCall, output: Path | None, **filters: Any) -> None
         raise click.UsageError("An export is CSV; `solward tx list --json` is JSON.")
     if output is not None and not output.name:
         raise click.BadParameter("it must name a file", param_hint="--output")
-    only = TransactionFilter(**sent(TransactionFilter, filters))
+    only = TransactionFilter(**call_args(TransactionFilter, filters))
     if output is None:
         return await _write_export(call, only, sys.stdout.buffer)
     try:

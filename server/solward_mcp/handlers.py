@@ -166,7 +166,7 @@ async def _read_balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]
 
 
 async def _read_transactions(scope: WalletScope) -> dict[str, Any]:
-    if await scope.one() is not None:
+    if await scope.only_wallet() is not None:
         return await _read_wallet_transactions(scope, await scope.wallet(None))
     return _records_json(await scope.client.transactions.list(limit=RECORDS))
 

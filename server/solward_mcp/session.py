@@ -162,7 +162,7 @@ class WalletScope:
     asks_key: bool = False
     call: str | None = None
 
-    async def one(self) -> str | None:
+    async def only_wallet(self) -> str | None:
         """Return the id, name or address of the session's one wallet; raises `ClientError`."""
         if self.asks_key:
             own = await self._own_key()
@@ -179,7 +179,7 @@ class WalletScope:
             WalletChoice: no wallet is named and there are several, or it is outside the session.
             ClientError: no wallet or several have that name, or the service does not respond.
         """
-        only = await self.one()
+        only = await self.only_wallet()
         if only is None:
             if name is None:
                 raise WalletChoice(await self._wallet_required_text())
@@ -191,7 +191,7 @@ class WalletScope:
 
     async def wallets(self) -> tuple[Wallet, ...]:
         """Return every wallet of this session; raises `ClientError`."""
-        only = await self.one()
+        only = await self.only_wallet()
         if only is None:
             return await self.client.wallets.list()
         return (await self.client.wallets.find(only),)

@@ -135,7 +135,7 @@ class _ToolRequest(NamedTuple):
 async def list_tools(scope: WalletScope) -> Json:
     """Return every loaded skill as a tool, then the built-in tools; raises `ClientError`."""
     skills = await scope.client.skills()
-    one = await scope.one() is not None
+    one = await scope.only_wallet() is not None
     tools = [
         tool_of(skill, one_wallet=one, triable=is_triable(skill))
         for skill in skills

@@ -34,7 +34,7 @@ from solward.types.guardrail import SOL
 from solward.vault.money.judge.building import SwapVersions
 from solward_cli import main
 from solward_cli.doctor import home, ledger
-from solward_cli.doctor.subject import Line, Status, Subject, text
+from solward_cli.doctor.subject import Line, Status, Subject, format_check
 from solward_localnet.jsonrpc import RpcError
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -551,6 +551,6 @@ def test_the_exit_code_and_json_say_whether_anything_would_not_work(
 
 
 def test_lines_are_of_80_columns_and_hold_no_control_characters() -> None:
-    shown = text("rpc", [Line("x", "word " * 40 + "\x1b[2J", "do this")])
+    shown = format_check("rpc", [Line("x", "word " * 40 + "\x1b[2J", "do this")])
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert "\x1b" not in shown

@@ -25,7 +25,7 @@ from solward.types.errors import StoreError
 from solward.types.guardrail import SOL
 from solward.vault.money.judge.prices import Prices
 from solward_cli.doctor import ledger
-from solward_cli.doctor.subject import Subject, text
+from solward_cli.doctor.subject import Subject, format_check
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -125,7 +125,7 @@ async def test_of_a_service_whose_vendors_all_fail(
                         said.append(f"{answer.headers} {answer.text}")
                 async with Subject(settings(tmp_path / "home", **given)) as subject:
                     for check in (ledger.rpc, ledger.venue, ledger.models):
-                        said.append(text("check", await check(subject)))
+                        said.append(format_check("check", await check(subject)))
         await localnet.close()
     written = log.getvalue()
     for failure in ("webhook_failed", "request_failed"):
@@ -160,7 +160,7 @@ async def test_of_price_sources_that_fail(tmp_path: Path, cuts: bool) -> None:
                 prices = Prices(cluster.price_sources)
                 found = await prices.prices([SOL])
             async with Subject(given) as subject:
-                lines = text("check", await ledger.prices(subject))
+                lines = format_check("check", await ledger.prices(subject))
     assert receiver.asked.keys() == {"jupiter", "coingecko"}
     assert "price_source_failed" in log.getvalue()
     for told in (log.getvalue(), repr(found), lines):

@@ -110,7 +110,7 @@ from typing import Any
 import click
 
 from solward.resources import notes as declared
-from solward_cli.declared import request_options, sent
+from solward_cli.declared import request_options, call_args
 from solward_cli.render import answer_table, Output
 from solward_cli.service_call import ServiceCall, service_call
 
@@ -125,7 +125,7 @@ def notes() -> None:
 @service_call
 async def add(call: ServiceCall, **values: Any) -> Output:
     """Keep TEXT."""
-    made = await call.client.notes.add(**sent(declared.NewNote, values))
+    made = await call.client.notes.add(**call_args(declared.NewNote, values))
     return answer_table([made], "id", "text", empty="")
 
 

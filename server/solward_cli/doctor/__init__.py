@@ -15,7 +15,7 @@ import click
 
 from solward.types.errors import ConfigError
 from solward_cli.doctor import home, ledger
-from solward_cli.doctor.subject import Check, Line, Subject, failed, text
+from solward_cli.doctor.subject import Check, Line, Subject, format_check, has_failure
 from solward_cli.entrypoint import read_settings, refusals
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
         from solward.support import jsontext
 
         lines = [line.to_json(name) for name, each in found.items() for line in each]
-        good = not failed(line for each in found.values() for line in each)
+        good = not has_failure(line for each in found.values() for line in each)
         click.echo(jsontext.indented({"ok": good, "lines": lines}))
-    sys.exit(1 if any(map(failed, found.values())) else 0)
+    sys.exit(1 if any(map(has_failure, found.values())) else 0)
 
 
 @contextmanager
@@ -119,7 +119,7 @@ async def _run_checks(
         for name in names:
             found[name] = await CHECKS[name](subject)
             if not quiet:
-                click.echo(text(name, found[name]))
+                click.echo(format_check(name, found[name]))
     if recorder is not None and folder is not None:
         for file in recorder.write(folder):
             click.echo(f"Recorded: {file}", err=True)

@@ -55,8 +55,8 @@ from solward_cli.doctor.subject import (
     Subject,
     fail,
     fail_on_error,
-    failed,
     grade,
+    has_failure,
     ok,
     warn,
 )
@@ -406,10 +406,10 @@ async def venue(subject: Subject) -> list[Line]:
         return [fail("Venues", f"{chosen} is not loaded", advice)]
     offers = [await _offer_lines(subject, each, into) for each in enabled if each.lacks is None]
     lines = [line for each in offers for line in each]
-    if not all(map(failed, offers)):
+    if not all(map(has_failure, offers)):
         # Swaps work while one venue answers, so a failure of another only warns.
         warned = Status.WARN
-        lines = [each._replace(status=warned) if failed([each]) else each for each in lines]
+        lines = [each._replace(status=warned) if has_failure([each]) else each for each in lines]
     lacking = [(each.name, each.lacks) for each in enabled if each.lacks is not None]
     if lines:
         return lines + [ok(name, f"was not asked: {lacks}") for name, lacks in lacking]

@@ -104,12 +104,12 @@ def fail_on_error(name: str, advice: str) -> Callable[[Check], Check]:
     return decorated
 
 
-def failed(lines: Iterable[Line]) -> bool:
+def has_failure(lines: Iterable[Line]) -> bool:
     """Return whether a line reports that something would not work."""
     return any(line.status is Status.FAIL for line in lines)
 
 
-def text(check: str, lines: Sequence[Line]) -> str:
+def format_check(check: str, lines: Sequence[Line]) -> str:
     """Format a check's lines in 80 columns: `ok`, `warn` or `FAIL`, the finding and the advice."""
     shown = [check]
     for line in lines:
