@@ -145,7 +145,7 @@ async def waiting(database: Database) -> int:
 @contextlib.asynccontextmanager
 async def enqueuing(database: Database, **options: Any) -> AsyncIterator[None]:
     """What is to be told is stored, and nothing is sent: a process that dies right after it."""
-    database.before_commit = webhook(database, "http://127.0.0.1:9", **options)._enqueue
+    database.before_commit = webhook(database, "http://127.0.0.1:9", **options)._store_recorded
     yield
     database.before_commit = None
 
