@@ -38,7 +38,7 @@ from solward.resources.fields import (
 from solward_cli.entrypoint import combine_parameters, parse_expiry, parse_past, yes_option
 from solward_cli.named import AGENT_ID, BY_NAME, PRINCIPAL, RECIPIENT, WALLET_ID
 from solward_cli.render import Cell, Output, answer_table, plain, visible
-from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, waiting
+from solward_cli.service_call import ServiceCall, amount, confirmed, service_call, waiting
 
 if TYPE_CHECKING:
     from solward.resources.declare import Call, Request
@@ -200,7 +200,7 @@ def _click_type(field: Field) -> Any:
         case Whole():
             return click.IntRange(field.least, field.most)
         case Amount() | Usd():
-            return exact
+            return amount
         case Choice():
             return click.Choice(field.options)
         case Past():

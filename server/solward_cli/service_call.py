@@ -229,8 +229,8 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def exact(text: str) -> Decimal:
-    """Parse a plain decimal number exactly. It is the click type of amounts."""
+def amount(text: str) -> Decimal:
+    """Parse a plain decimal number exactly. As a click type, its name is shown in the help."""
     from solward.client.arguments import exact_number
 
     # A long text would push the reason off the screen.
