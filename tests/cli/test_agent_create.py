@@ -51,7 +51,7 @@ def test_the_default_model_is_the_default_providers_alone(live: Live) -> None:
         (("--template", "thief", "--llm-provider", "rules"), "template must be one of: balance-"),
         (
             ("--template", "balance-reporter", "--llm-provider", "rules"),
-            "is for a language model, and the provider 'rules' is none",
+            "needs a language model, and the provider 'rules' is not one",
         ),
     ],
     ids=range(6),

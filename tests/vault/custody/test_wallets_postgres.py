@@ -98,7 +98,7 @@ async def test_a_process_with_the_old_secret_seals_no_key_after_a_rotation(
         assert await rotating.rotate(KeySource(file=tmp_path / "keystore.key")) == 2
         with pytest.raises(KeystoreError, match="was rotated since this process started"):
             await stale.create()
-        with pytest.raises(KeystoreError, match="start it again with the new secret"):
+        with pytest.raises(KeystoreError, match="restart the process with the new secret"):
             await (await stale.signer(unknown.id)).sign(b"proof")
         assert len(await rotating.list()) == 2
         again = await Wallets.open(one, Settings(), tmp_path)
