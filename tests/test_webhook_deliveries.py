@@ -115,7 +115,7 @@ async def tell(database: Database, event: str, id_: str = "h-1") -> None:
 @asynccontextmanager
 async def enqueuing(database: Database) -> AsyncIterator[None]:
     """Events of holds are stored, and nothing is sent: what a process does that dies after it."""
-    database.before_commit = webhook(database, "http://127.0.0.1:9")._enqueue
+    database.before_commit = webhook(database, "http://127.0.0.1:9")._store_recorded
     yield
     database.before_commit = None
 
