@@ -99,7 +99,7 @@ async def _serve_by_uvicorn(
     app: Served, listening: socket.socket, stop: asyncio.Event, bounds: Bounds
 ) -> None:
     config = uvicorn.Config(
-        **dashboard.bounded(app, bounds), ws="none", lifespan="off", log_config=None,
+        **dashboard.uvicorn_bounds(app, bounds), ws="none", lifespan="off", log_config=None,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)
