@@ -65,13 +65,13 @@ class Runner(Generic[T]):
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
-    async def turn(self) -> float:
+    async def start_due_runs(self) -> float:
         """Start the runs that are due, and return the seconds until the next call."""
         raise NotImplementedError
 
-    async def look(self) -> float:
+    async def try_start_due_runs(self) -> float:
         """Call `start_due_runs` and log its errors; only a cancellation is raised."""
-        return await self.turn()
+        return await self.start_due_runs()
 
     def start(self) -> None:
         """Start the task that looks for due runs."""
@@ -86,7 +86,7 @@ class Runner(Generic[T]):
         """Make the runner look for due runs now."""
         self._wake.set()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no run is active in this process."""
         while self._running:
             await asyncio.wait(set(self._running.values()))
@@ -120,7 +120,7 @@ class Runner(Generic[T]):
     async def _run_loop(self) -> None:
         while True:
             self._wake.clear()
-            wait_s = await self.look()
+            wait_s = await self.try_start_due_runs()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()

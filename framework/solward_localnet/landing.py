@@ -154,7 +154,7 @@ def read_transaction(wire: bytes, *, takes_version_1: bool = True) -> VersionedT
     return tx
 
 
-def signatures_hold(tx: VersionedTransaction) -> bool:
+def has_valid_signatures(tx: VersionedTransaction) -> bool:
     """Return whether every signature that the message requires is present and valid."""
     results = tx.verify_with_results()
     return len(results) == tx.message.header.num_required_signatures and all(results)
@@ -196,7 +196,7 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
         TornLedger: the transaction was executed and could not be recorded.
     """
     signature = str(tx.signatures[0])
-    if not signatures_hold(tx):
+    if not has_valid_signatures(tx):
         if preflight:
             raise signature_failure()
         return signature
@@ -223,10 +223,10 @@ def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, prefligh
 def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
     """Return Agave's error -32002, with the failed simulation as its data."""
     text = f"Transaction simulation failed: {error_text(err)}"
-    return RpcError(PREFLIGHT_FAILURE, text, simulated(err, execution))
+    return RpcError(PREFLIGHT_FAILURE, text, simulation_json(err, execution))
 
 
-def simulated(err: Any, execution: Execution | None = None) -> dict[str, Any]:
+def simulation_json(err: Any, execution: Execution | None = None) -> dict[str, Any]:
     """Return a simulation's result in the RPC's form, without the accounts' states. `execution` is
     None for a transaction that the chain does not accept."""
     return {

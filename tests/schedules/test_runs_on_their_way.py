@@ -120,7 +120,7 @@ async def test_a_run_that_was_begun_and_not_ended_goes_on_and_pays_once(
 
             table.clock.ms += 0 if asked else HOUR
             await begins()
-            await table.schedules.runner.turn()
+            await table.schedules.runner.start_due_runs()
             with pytest.raises(Killed):
                 await next(iter(table.schedules.runner._running.values()))
             await begins()
@@ -205,7 +205,7 @@ async def test_a_start_looks_for_what_its_last_life_had_begun(tmp_path: Path) ->
         await table.schedules.runner.take_due(10)
         async with table.service.database.write() as connection:
             await connection.exec_driver_sql("UPDATE schedules SET owner = 'an earlier life'")
-        assert await table.schedules.runner.turn() == 0
+        assert await table.schedules.runner.start_due_runs() == 0
         await table.run_due()
         (run,) = await table.runs(wallet, made["id"])
         assert (run["status"], len(await paid(table, wallet))) == ("succeeded", 1)

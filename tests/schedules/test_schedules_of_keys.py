@@ -330,7 +330,7 @@ async def test_a_keys_slow_runs_leave_room_for_others(
             await table.add(wallet, LOOK | {"name": f"slow {number}"} | start, token=token)
         wages = await table.add(wallet, PAY | {"every": "1h"})
         table.clock.ms += HOUR
-        while await table.schedules.runner.turn() == 0:
+        while await table.schedules.runner.start_due_runs() == 0:
             await asyncio.sleep(0)
         own = table.schedules.runner._running[wages["id"]]
         await own

@@ -100,7 +100,7 @@ async def test_what_a_dead_service_had_begun_another_ends(
             made = await first.add(wallet, body)
             first.clock.ms += HOUR
             dying.append(phase)
-            await first.schedules.runner.turn()
+            await first.schedules.runner.start_due_runs()
             with pytest.raises(Killed):
                 await next(iter(first.schedules.runner._running.values()))
             await second.run_due()

@@ -436,8 +436,8 @@ class Timetable:
         await self.at(self.clock.ms + ms)
 
     async def run_due(self) -> None:
-        while await self.schedules.runner.turn() == 0 or self.schedules.runner._running:
-            await self.schedules.runner.settled()
+        while await self.schedules.runner.start_due_runs() == 0 or self.schedules.runner._running:
+            await self.schedules.runner.wait_until_idle()
 
     async def add(
         self, wallet: str, body: Mapping[str, Any], *, token: str | None = None

@@ -108,7 +108,7 @@ class EmbeddedPlacement(Runner[NextCycle | None]):
         self._heap.clear()
         await super().close()
 
-    async def turn(self) -> float:
+    async def start_due_runs(self) -> float:
         """See `Runner`."""
         while self._heap and self._free_runs > 0:
             due_ms, agent_id, cycle = waiting = self._heap[0]

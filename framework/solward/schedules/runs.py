@@ -147,7 +147,7 @@ class ScheduleRunner(Runner[None]):
         # Unreadable schedule -> the time to read it again, in monotonic seconds.
         self._unreadable: dict[str, float] = {}
 
-    async def turn(self) -> float:
+    async def start_due_runs(self) -> float:
         """See `Runner`."""
         if self._free_runs <= 0:
             return self._poll_s  # the end of a run wakes the runner before
@@ -161,10 +161,10 @@ class ScheduleRunner(Runner[None]):
         # If no due schedule was found, another process has locked its row, so this process waits.
         return 0.0 if was_any else self._poll_s
 
-    async def look(self) -> float:
+    async def try_start_due_runs(self) -> float:
         """See `Runner`."""
         try:
-            return await self.turn()
+            return await self.start_due_runs()
         except StoreError as error:
             _log.warning("schedules_not_taken", error=str(error))
         except Exception:

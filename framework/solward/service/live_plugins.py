@@ -164,7 +164,7 @@ class LivePlugins:
         self._seen: _PluginState | None = None
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
+    async def reloading(self) -> AsyncIterator[None]:
         """Load plugins again after every change, until the block ends."""
         async with in_background(self._reload_on_change(), "solward-plugins"):
             yield

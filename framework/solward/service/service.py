@@ -329,7 +329,7 @@ class Solward:
                 _log.info("plugins_loaded", skills=skills, problems=problems)
 
             live.on_change = use_plugins
-            await stack.enter_async_context(live.watched())
+            await stack.enter_async_context(live.reloading())
             models.warm(await agents.providers_in_use())
             # Schedules start after all of the above, because their skills may belong to any plugin.
             stack.push_async_callback(schedules.runner.close)

@@ -38,12 +38,12 @@ from solward_localnet.jsonrpc import (
 )
 from solward_localnet.landing import (
     balances,
+    has_valid_signatures,
     land,
     message_hash,
     read_transaction,
     signature_failure,
-    signatures_hold,
-    simulated,
+    simulation_json,
     token_balances,
     why_refused,
 )
@@ -172,12 +172,12 @@ def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
         raise invalid_params("sigVerify may not be used with replaceRecentBlockhash")
     wire = decode_transaction(text, optional_string(config, "encoding") or "base58")
     tx = read_transaction(wire, takes_version_1=ledger.options.takes_version_1)
-    if verify and not signatures_hold(tx):
+    if verify and not has_valid_signatures(tx):
         raise signature_failure()
     wanted, encoding = _wanted_accounts(config, ledger.vm.keys(tx.message).all)
     refused = None if replace else why_refused(ledger, tx)[0]
     execution = ledger.vm.simulate(tx) if refused is None else None
-    value = simulated(refused) if execution is None else _simulation_fields(ledger, execution)
+    value = simulation_json(refused) if execution is None else _simulation_fields(ledger, execution)
     value["accounts"] = _simulated_accounts(ledger, execution, wanted, encoding)
     if execution is not None and flag(config, "innerInstructions"):
         addresses = [str(key) for key in execution.keys.all]
@@ -227,7 +227,7 @@ def _simulated_accounts(
 
 def _simulation_fields(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
     keys = execution.keys
-    return simulated(execution.err, execution) | {
+    return simulation_json(execution.err, execution) | {
         "loadedAccountsDataSize": execution.loaded_bytes,
         "loadedAddresses": {
             "readonly": [str(key) for key in keys.loaded_readonly],

@@ -301,7 +301,7 @@ async def _first_answer(
                     return failure_of(vendor, request, context, error, watch, usage)
                 made.add(change)
                 remember_change(vendor, sent, change)
-                sent = changed(sent, change)
+                sent = apply_change(sent, change)
                 continue
             if not arguments.get("stream"):
                 return litellm, response, watch
@@ -534,15 +534,15 @@ def adapt_arguments(
     model = str(made["model"]).removeprefix(f"{vendor.prefix}/")
     if f"{vendor.prefix}/{model}" not in listed and model not in listed:
         if vendor.prefix == "openai" and _OPENAI_REASONING.fullmatch(model):
-            made = changed(changed(made, Change.COMPLETION_TOKENS), Change.NO_TEMPERATURE)
+            made = apply_change(apply_change(made, Change.COMPLETION_TOKENS), Change.NO_TEMPERATURE)
         if "reasoning_effort" in made:
             # litellm leaves it out where it does not know that the model reasons.
             made["allowed_openai_params"] = ["reasoning_effort"]
             if vendor.prefix == "anthropic":
                 # Anthropic refuses another than its default beside thinking.
-                made = changed(made, Change.NO_TEMPERATURE)
+                made = apply_change(made, Change.NO_TEMPERATURE)
     for change in _learned.get(_model_key(vendor, made), ()):
-        made = changed(made, change)
+        made = apply_change(made, change)
     return made
 
 
@@ -555,7 +555,7 @@ def correction_for(arguments: Mapping[str, Any], error: BaseException) -> Change
         if (
             argument in arguments
             and pattern.search(text)
-            and changed(arguments, change) != arguments
+            and apply_change(arguments, change) != arguments
         ):
             return change
     return None
@@ -571,7 +571,7 @@ def remember_change(vendor: Vendor, arguments: Mapping[str, Any], change: Change
         _learned[key] = (*known, change)
 
 
-def changed(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
+def apply_change(arguments: Mapping[str, Any], change: Change) -> dict[str, Any]:
     """Return a copy of the arguments with the change, which is equal if nothing changes."""
     made = dict(arguments)
     match change:
