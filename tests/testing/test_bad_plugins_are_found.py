@@ -164,7 +164,7 @@ async def test_a_schema_that_is_not_enforced_is_found(stand: Stand) -> None:
     ("mode", "plugin", "check", "outcome", "said"),
     both(
         (bad.NeverSpends, "effects", Outcome.WARNING, "never requests a transaction"),
-        (bad.Undescribed, "schema", Outcome.WARNING, "no description"),
+        (bad.Undescribed, "schema", Outcome.WARNING, "without a description"),
         (bad.NoExamples, "examples", Outcome.OK, "generated from the schema"),
         (bad.PickyWithoutExamples, "examples", Outcome.SKIPPED, "That is not the word"),
     ),
@@ -271,7 +271,7 @@ async def test_what_a_guardrail_has_a_person_decide_is_a_case_of_its_own() -> No
     both(
         (bad.Moody, "pure", "answers 'refusal 0' and then 'refusal 1' for one transaction"),
         (bad.Raises, "does_not_raise", "KeyError"),
-        (bad.SaysTrue, "answer", "answers False; a refusal is text"),
+        (bad.SaysTrue, "answer", "answers False; return text to refuse"),
         (bad.Scribbles, "pure", "changes its arguments"),
         (bad.Silent, "answer", "refuses without a reason"),
     ),
