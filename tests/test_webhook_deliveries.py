@@ -338,7 +338,7 @@ async def test_a_holds_end_arrives_after_its_beginning(
     # Two senders: the second is free for the hold's end all the time.
     first, second = (webhook(database, receiver.url, pace) for _ in range(2))
     async with first.delivering():
-        sending = asyncio.create_task(second._deliver())
+        sending = asyncio.create_task(second._deliver_forever())
         await tell(database, "hold:created")
         await until(lambda: receiver.heard)
         await tell(database, "hold:denied")
