@@ -57,7 +57,7 @@ from solward.notify.alerts import (
     Group,
     Note,
     Watch,
-    message,
+    message_body,
     safe_text,
 )
 from solward.notify.deliveries import Pace
@@ -389,7 +389,8 @@ def test_for_slack_no_word_of_a_stranger_is_markup() -> None:
         {"rule": "r", "detail": safe_text("<!channel> `x` *bold* <http://e.example|ok>")}
     )
     groups = [Group("transaction:blocked", shown_fields, 3, 0, 0)] * (MOST_LINES + 1)
-    lines = json.loads(message(groups, "slack", "https://dashboard.example"))["text"].splitlines()
+    body = json.loads(message_body(groups, "slack", "https://dashboard.example"))
+    lines = body["text"].splitlines()
     first = lines[1]
     assert first == (
         "• *transaction:blocked* x3  rule `r`  "

@@ -136,7 +136,7 @@ async def test_declarations_of_many_plugins_do_not_keep_the_event_loop(
     candidates = [Candidate(each, "acme", "1") for each in points]
 
     class Source:
-        async def declared(self, those: Any) -> list[Rejected]:
+        async def import_candidates(self, those: Any) -> list[Rejected]:
             return [Rejected(ProblemCode.BAD_CONTRACT, "as slow as a large schema") for _ in those]
 
     turns = 0

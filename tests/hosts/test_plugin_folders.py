@@ -17,9 +17,9 @@ from tests.support.plugins import wheel
 from solward.plugins.folders import layout
 from solward.plugins.folders.install import (
     Proposal,
+    download_wheels,
     enable,
     environment,
-    gather,
     install,
     remove,
     target_name,
@@ -153,7 +153,7 @@ def test_a_file_that_is_not_the_resolved_one_is_refused(
 
     monkeypatch.setattr("solward.plugins.folders.install._download", exchanged)
     with pytest.raises(FolderError, match="its hash differs"):
-        gather(str(path), into)
+        download_wheels(str(path), into)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_install_upgrade_remove_and_enable_each_need_their_state(
 @pytest.mark.usefixtures("without_pip")
 def test_a_folder_in_use_stays_until_nobody_uses_it(home: Path, tmp_path: Path) -> None:
     first = install(home, str(wheel(tmp_path)), accept=yes)
-    with layout.in_use(home):
+    with layout.keep_folders(home):
         second = install(home, str(wheel(tmp_path, version="2")), accept=yes, upgrade=True)
         remove(home, "acme-tools")
         assert first.folder.is_dir()
@@ -270,7 +270,7 @@ def test_a_folder_in_use_stays_until_nobody_uses_it(home: Path, tmp_path: Path) 
 
 
 def test_two_commands_do_not_change_it_at_once(home: Path, tmp_path: Path) -> None:
-    with layout.changing(home), pytest.raises(FolderError, match="Another command"):
+    with layout.prepare_change(home), pytest.raises(FolderError, match="Another command"):
         install(home, str(wheel(tmp_path)), accept=yes)
 
 

@@ -40,7 +40,7 @@ from solward.context import AgentView
 from solward.database.database import Database
 from solward.database.tables import wallets
 from solward.plugins.discovery import Candidate
-from solward.plugins.load import ImportResult, in_process
+from solward.plugins.load import ImportResult, import_in_process
 from solward.plugins.parameters import Parameters
 from solward.resources.agents import AgentStatus
 from solward.service import service
@@ -481,8 +481,8 @@ class _InThisProcess:
 
     on_problem: Callable[[Problem], object]
 
-    async def declared(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
-        return in_process(candidates)
+    async def import_candidates(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
+        return import_in_process(candidates)
 
     def faults(self) -> list[Problem]:
         return []

@@ -369,7 +369,7 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
     """
     left_out: list[str] = []
     # Marked as in use, so that an upgrade meanwhile does not delete a folder before it is copied.
-    with layout.in_use(home):
+    with layout.keep_folders(home):
         installed, unreadable = layout.installed(home)
         left_out += unreadable.values()
         for one in installed:

@@ -232,7 +232,7 @@ class PluginHosts:
         if not any(each.name == host.name for each in self._running):
             await self._egress.close_tenant(host.name)
 
-    async def declared(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
+    async def import_candidates(self, candidates: Sequence[Candidate]) -> list[ImportResult]:
         """Start the hosts and return the declaration of each candidate, in the order given."""
         if not self._opened:
             self._opened = True
@@ -594,17 +594,19 @@ def loadable_terms(
 def _declare_plugins(
     one: InstalledDistribution, unconfined: Collection[str]
 ) -> list[tuple[Candidate, DeclaredPlugin]]:
-    async def declared() -> list[tuple[Candidate, DeclaredPlugin]]:
+    async def load() -> list[tuple[Candidate, DeclaredPlugin]]:
         candidates = folder_candidates(one)
         found: list[tuple[Candidate, DeclaredPlugin]] = []
         async with plugin_hosts(unconfined) as hosts:
-            for candidate, each in zip(candidates, await hosts.declared(candidates), strict=True):
+            for candidate, each in zip(
+                candidates, await hosts.import_candidates(candidates), strict=True
+            ):
                 if isinstance(each, Rejected):
                     raise _folder_error(one, candidate.problem(each.code, each.detail))
                 found.append((candidate, each))
         return found
 
-    return asyncio.run(declared())
+    return asyncio.run(load())
 
 
 def _terms_by_plugin(found: Sequence[tuple[Candidate, DeclaredPlugin]]) -> dict[str, Terms]:

@@ -206,7 +206,7 @@ class AlertWebhook(Sender):
         groups = await take_groups(connection, self._interval_ms)
         if groups:
             delivery = str(uuid.uuid4())
-            text = message(groups, self._shape, self._dashboard)
+            text = message_body(groups, self._shape, self._dashboard)
             await store.add(connection, self.channel, delivery, delivery, text)
 
     async def _next_due(self, connection: AsyncConnection) -> int | None:
@@ -231,7 +231,7 @@ async def send_test(settings: Settings) -> DeliveryResult:
         raise ConfigError("alerts have no receiver: set ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET")
     now, delivery = now_ms(), str(uuid.uuid4())
     fields = jsontext.dumps({"detail": "This is a test: alerts arrive here"})
-    body = message(
+    body = message_body(
         [Group(TEST, fields, 1, now, now)],
         settings.alert_webhook_format,
         settings.dashboard_address,
@@ -243,7 +243,7 @@ async def send_test(settings: Settings) -> DeliveryResult:
     return DeliveryResult(delivery, failure, time.monotonic() - began)
 
 
-def message(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
+def message_body(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
     """Return the body of a message about groups, as JSON text."""
     lines = [_message_line(group) for group in groups[:MOST_LINES]]
     more = groups[MOST_LINES:]

@@ -29,8 +29,8 @@ from solward.operations.plugin_draft import plain
 from solward.operations.staking import recorded_stakes
 from solward.plugins import Registry, run_skill
 from solward.plugins.folders.layout import canonical
-from solward.plugins.folders.storage import made_storage
-from solward.plugins.hooks import contained
+from solward.plugins.folders.storage import ensure_storage
+from solward.plugins.hooks import run_contained
 from solward.plugins.loaded import LoadedSkill
 from solward.plugins.state import PluginState
 from solward.settings import Settings
@@ -126,7 +126,7 @@ class SkillRuns:
             secrets={
                 env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
             },
-            storage=made_storage(self.settings.solward_home, spec.manifest, skill.distribution),
+            storage=ensure_storage(self.settings.solward_home, spec.manifest, skill.distribution),
             settings=settings,
         )
 
@@ -172,7 +172,7 @@ class SkillCalls:
     async def _run_build(self, build: Build, address: str) -> bytes | Sequence[Instruction]:
         # `build` is the skill's own code, which must not run after the call has ended.
         self.lifetime.check()
-        return await contained(build(address))
+        return await run_contained(build(address))
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; also allowed for a skill that declares READ."""

@@ -50,7 +50,7 @@ class PluginAct:
         return self.made_ms, self.id
 
 
-def newest(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
+def newest_acts(acts: Sequence[PluginAct]) -> dict[str, PluginAct]:
     """Return the newest act of each distribution."""
     return {each.distribution: each for each in sorted(acts, key=lambda each: each.order)}
 
@@ -75,14 +75,14 @@ async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
     """
     now = await clock(connection)
     for each in acts:
-        before = newest(await stored_acts(connection)).get(each.distribution)
+        before = newest_acts(await stored_acts(connection)).get(each.distribution)
         row = {name: getattr(each, name) for name in PluginAct.__slots__}
         made_ms = min(each.made_ms, now)
         if before is not None and each.order > before.order:
             made_ms = max(made_ms, before.made_ms + 1)
         row |= {"made_ms": made_ms, "guardrails": list(each.guardrails)}
         done = await connection.execute(_INSERT, row)
-        after = newest(await stored_acts(connection))[each.distribution]
+        after = newest_acts(await stored_acts(connection))[each.distribution]
         if done.rowcount and after.id == each.id:
             subject = {"distribution": each.distribution}
             record_act(

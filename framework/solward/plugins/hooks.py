@@ -201,7 +201,7 @@ def _check_function(hook: str, function: Callable[..., Any]) -> None:
             raise broken(f"{hook} must name its arguments: {inspect.signature(specification)}")
 
 
-def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
+def read_declaration(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
     """Call a plugin's spec hook twice, and return the plugin's declaration.
 
     Raises:
@@ -243,7 +243,7 @@ class PluginCrash(RuntimeError):
     """Plugin code raised an exception that would stop the process: `SystemExit`, a Rust panic."""
 
 
-async def contained(work: Awaitable[T]) -> T:
+async def run_contained(work: Awaitable[T]) -> T:
     """Await plugin code, and turn a `BaseException` of its own into a `PluginCrash`.
 
     `SystemExit` in a task would stop the whole event loop. Cancellation, `KeyboardInterrupt` and
@@ -258,7 +258,7 @@ async def contained(work: Awaitable[T]) -> T:
 
 
 async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield from a plugin's async generator, guarded like `contained`; closing this closes it."""
+    """Yield a plugin's pieces, guarded like `run_contained`; closing this closes the generator."""
     try:
         async for piece in pieces:
             yield piece
@@ -272,7 +272,7 @@ async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 
 def contained_call(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap plugin code that is not async, guarded like `contained`."""
+    """Wrap plugin code that is not async, guarded like `run_contained`."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -37,8 +37,8 @@ from solward.plugins.hooks import (
     broken,
     check_venue_hooks,
     contained_call,
-    declared,
     hooks_of,
+    read_declaration,
     register,
 )
 from solward.plugins.loaded import (
@@ -108,7 +108,7 @@ LoadedPlugin = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | Load
 class PluginSource(Protocol):
     """An importer of plugins outside this process."""
 
-    async def declared(self, candidates: Sequence[Candidate]) -> Sequence[ImportResult]:
+    async def import_candidates(self, candidates: Sequence[Candidate]) -> Sequence[ImportResult]:
         """Return the result for each candidate, in the order given."""
 
 
@@ -154,7 +154,7 @@ def load_registry(
         if each.installed is not None
     ]
     candidates = [each for each in candidates if each.installed is None]
-    return compose(import_here(candidates, models), problems, places, demo)
+    return make_registry(import_and_check(candidates, models), problems, places, demo)
 
 
 async def open_registry(
@@ -179,7 +179,7 @@ async def open_registry(
     given = None if entry_points is None else candidates_of(entry_points)
     candidates, problems, places = survey(allow, given, _home_folders(home))
     plugins = await load_plugins(candidates, hosts, models)
-    return compose(plugins, problems, places, demo)
+    return make_registry(plugins, problems, places, demo)
 
 
 async def load_plugins(
@@ -192,8 +192,8 @@ async def load_plugins(
     """
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
-    plugins = import_here(built_in, models)
-    found = await hosts.declared(others) if others else []
+    plugins = import_and_check(built_in, models)
+    found = await hosts.import_candidates(others) if others else []
     for candidate, each in zip(others, found, strict=True):
         plugins += check_plugins([candidate], [each])
         # Let a running service continue: checking the schemas of many plugins takes seconds.
@@ -211,7 +211,7 @@ _BUILT_IN: dict[Hashable, list[tuple[ImportResult, LoadedPlugin | Rejected]]] = 
 _MAX_BUILT_IN = 8
 
 
-def import_here(
+def import_and_check(
     candidates: Sequence[Candidate], models: ModelSource | None
 ) -> list[tuple[Candidate, LoadedPlugin | Rejected]]:
     """Import plugins into this process, and return each one checked, in the order given.
@@ -222,7 +222,7 @@ def import_here(
     key = tuple(map(_plugin_identity, candidates)) if all(e.built_in for e in candidates) else None
     results = None if key is None else _BUILT_IN.get(key)
     if results is None:
-        found = in_process(candidates)
+        found = import_in_process(candidates)
         plugins = [each for _, each in check_plugins(candidates, found)]
         results = list(zip(found, plugins, strict=True))
         if key is not None and not any(isinstance(each, Rejected) for each in plugins):
@@ -245,7 +245,7 @@ def _hosted(
     return replace(plugin, calls=models.hooks(spec, candidate.entry_point.value))
 
 
-def in_process(candidates: Sequence[Candidate]) -> list[ImportResult]:
+def import_in_process(candidates: Sequence[Candidate]) -> list[ImportResult]:
     """Import plugins into this process; return one result for each candidate, in their order."""
     manager = Manager()
     registered = [
@@ -294,7 +294,7 @@ def _bind_plugin(manager: Manager, candidate: Candidate, plugin: Any) -> Declare
         call = contained_call(manager.bind("guardrail_check", plugin))
         return DeclaredPlugin(None, {"guardrail_check": ThreadedRule(partial(_call_by_name, call))})
     hook, *others = HOOKS[group]
-    spec = declared(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
+    spec = read_declaration(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
     calls = {name: manager.bind(name, plugin) for name in others}
     for name in OPTIONAL.get(group, ()):
         if hasattr(plugin, name):
@@ -326,7 +326,7 @@ def _load_plugin(candidate: Candidate, found: ImportResult) -> LoadedPlugin:
     return _LOADERS[candidate.group](candidate, found)
 
 
-def compose(
+def make_registry(
     plugins: Iterable[tuple[Candidate, LoadedPlugin | Rejected]],
     problems: Iterable[Problem],
     places: tuple[Place, ...],

@@ -13,7 +13,7 @@ import structlog
 
 from solward.plugins.discovery import Place
 from solward.plugins.folders.layout import canonical
-from solward.plugins.hooks import contained, contained_stream
+from solward.plugins.hooks import contained_stream, run_contained
 from solward.plugins.parameters import Parameters
 from solward.plugins.payment_checks import (
     SAMPLES,
@@ -99,7 +99,7 @@ class LoadedSkill(_LoadedPlugin):
 
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
         """Run the hook itself, without checks. Do not call this directly; use `run_skill`."""
-        return await contained(self.calls["skill_execute"](params=params, context=context))
+        return await run_contained(self.calls["skill_execute"](params=params, context=context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ class LoadedProvider(_LoadedPlugin):
         """Return one completion; raise the provider's errors, and `InvalidRequest` for options."""
         valid = self.options.validate({} if options is None else options)
         complete = self.calls["provider_complete"]
-        return await contained(complete(request=request, options=valid, context=context))
+        return await run_contained(complete(request=request, options=valid, context=context))
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """Return the price of a model, or None if it is not known; raise errors of the provider."""
-        priced = self.calls.get("provider_price")
-        if priced is None:
+        price = self.calls.get("provider_price")
+        if price is None:
             return None
-        return await contained(priced(model=model, options=self.options.validate(dict(options))))
+        return await run_contained(price(model=model, options=self.options.validate(dict(options))))
 
     async def stream(
         self,
@@ -171,7 +171,7 @@ class LoadedVenue(_LoadedPlugin):
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """Return the venue's offer."""
-        return await contained(self.calls["venue_quote"](request=request, context=context))
+        return await run_contained(self.calls["venue_quote"](request=request, context=context))
 
     async def instructions(
         self,
@@ -191,14 +191,14 @@ class LoadedVenue(_LoadedPlugin):
             max_accounts=max_accounts,
             context=context,
         )
-        return await contained(call)
+        return await run_contained(call)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """Return the transaction of an offer, without a signature; only if `gives_transactions`."""
         if not self.gives_transactions:
             raise TypeError(f"{self.spec.name} has no venue_swap")
         call = self.calls["venue_swap"]
-        return await contained(call(quote=quote, wallet=wallet, context=context))
+        return await run_contained(call(quote=quote, wallet=wallet, context=context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class LoadedPayment(_LoadedPlugin):
         name = self.spec.name
         try:
             async with asyncio.timeout(PROTOCOL_TIME_LIMIT_S):
-                return await contained(call)
+                return await run_contained(call)
         except TimeoutError:
             why = f"did not answer within {PROTOCOL_TIME_LIMIT_S:g} s"
         except InvalidRequest as error:

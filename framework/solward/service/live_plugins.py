@@ -28,7 +28,7 @@ from solward.plugins.discovery import Candidate, Folders, Place, disabled, envir
 from solward.plugins.folders import layout
 from solward.plugins.folders.layout import InstalledDistribution, State, canonical
 from solward.plugins.hooks import GUARDRAILS
-from solward.plugins.load import LoadedPlugin, compose, load_plugins
+from solward.plugins.load import LoadedPlugin, load_plugins, make_registry
 from solward.plugins.loaded import Registry
 from solward.settings import Settings
 from solward.support.tasks import in_background
@@ -298,7 +298,7 @@ class LivePlugins:
             if target.is_mismatch and target.one is not None:
                 places += (Place(target.name, target.one.version, target.one),)
         self._seen = view
-        registry = compose(self._loaded_plugins(chosen, stays), problems, places, self._demo)
+        registry = make_registry(self._loaded_plugins(chosen, stays), problems, places, self._demo)
         return self._use_registry(registry)
 
     @staticmethod
@@ -447,8 +447,8 @@ def _make_plan(name: str, view: _PluginState) -> _LoadPlan:
     elif removed is not None and name not in view.state.unreadable:
         local = PluginAct(removed.id, name, removed.ms, None, None, False)
     news = local if local and local.id not in {each.id for each in acts} else None
-    before = plugin_acts.newest(acts).get(name)
-    agreed = plugin_acts.newest([*acts, *([news] if news else [])])[name]
+    before = plugin_acts.newest_acts(acts).get(name)
+    agreed = plugin_acts.newest_acts([*acts, *([news] if news else [])])[name]
     if one is not None:
         # This is its state for other processes, even if its own record is different.
         one = replace(one, enabled=agreed.enabled)

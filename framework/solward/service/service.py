@@ -40,7 +40,7 @@ from solward.operations.policies.documents import Policies
 from solward.operations.skill_runs import SkillRuns
 from solward.operations.swap import SwapLimits
 from solward.plugins import Registry
-from solward.plugins.folders.layout import in_use
+from solward.plugins.folders.layout import keep_folders
 from solward.plugins.state import PluginSettings, PluginState
 from solward.runner import no_hook as no_run_hook
 from solward.schedules.runs import ScheduleHook
@@ -151,7 +151,7 @@ class Solward:
             home = stack.enter_context(
                 Home.opened(settings.solward_home, shared=settings.shared_database)
             )
-            stack.enter_context(in_use(home.path))
+            stack.enter_context(keep_folders(home.path))
             zygote = await stack.enter_async_context(shared_zygote())
             plugins = await stack.enter_async_context(
                 plugin_hosts(

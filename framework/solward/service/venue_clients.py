@@ -10,7 +10,7 @@ import httpx
 
 from solward.operations.venues import Venue
 from solward.plugins import Registry
-from solward.plugins.folders.storage import made_storage
+from solward.plugins.folders.storage import ensure_storage
 from solward.plugins.loaded import LoadedVenue
 from solward.service.cluster import DEMO_POOLS, Cluster, jupiter_headers, jupiter_url
 from solward.settings import Settings
@@ -74,7 +74,7 @@ class VenueClients:
                 lacks = f"set {spec.pools_env} to the addresses of its pools"
         except ConfigError as error:
             lacks = str(error)
-        storage = made_storage(self.settings.solward_home, spec.manifest, plugin.distribution)
+        storage = ensure_storage(self.settings.solward_home, spec.manifest, plugin.distribution)
         # This context is for a venue in this process; a plugin host makes its own context.
         secrets = {env: self.settings.plugin_secret(env) for env in Terms.from_spec(spec).secrets()}
         if spec.name == _DEMO_MARKET:

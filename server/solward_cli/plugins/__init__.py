@@ -80,7 +80,7 @@ def list_plugins(as_json: bool) -> None:
 
     If a service runs in this home, its plugin problems are listed too.
     """
-    from solward.plugins.folders.layout import described
+    from solward.plugins.folders.layout import folder_fields
     from solward.settings import Settings
 
     with refusals():
@@ -98,7 +98,7 @@ def list_plugins(as_json: bool) -> None:
             {
                 "name": place.distribution,
                 "version": place.version,
-                "own": None if place.installed is None else described(place.installed),
+                "own": None if place.installed is None else folder_fields(place.installed),
                 "runsInService": list(place.runs),
                 "trust": place.trust,
             }

@@ -47,12 +47,12 @@ from solward.plugins.hooks import (
     Manager,
     PluginCrash,
     broken,
-    contained,
     contained_stream,
-    declared,
     deliberate_error,
     hooks_of,
+    read_declaration,
     register,
+    run_contained,
 )
 from solward.support import jsontext
 from solward.support.clean_text import cleaned
@@ -182,7 +182,7 @@ class Plugins:
             hooks = tuple(hook for hook in hooks_of(group) if hasattr(module, hook))
             if group != GUARDRAILS:
                 call = self._manager.bind(HOOKS[group][0], module)
-                spec = declared(HOOKS[group][0], call, DECLARED[group], named.name)
+                spec = read_declaration(HOOKS[group][0], call, DECLARED[group], named.name)
             made = Plugin(group, named.name, hooks, spec)
             # Written here first, so that a declaration that cannot travel fails its plugin alone.
             try:
@@ -322,7 +322,7 @@ _MAX_REASON = 4_000
 async def _run_shielded(work: Awaitable[T]) -> T:
     """Await plugin code; log any error that is not deliberate, with its traceback, and raise it."""
     try:
-        return await contained(work)
+        return await run_contained(work)
     except SolwardError:
         raise
     except (Exception, PluginCrash) as error:

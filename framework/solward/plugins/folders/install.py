@@ -114,7 +114,7 @@ def target_name(target: str) -> str:
     return canonical(found["name"])
 
 
-def gather(target: str, into: Path) -> FetchedWheels:
+def download_wheels(target: str, into: Path) -> FetchedWheels:
     """Download the wheels of a distribution and of the dependencies that the service lacks.
 
     Args:
@@ -298,7 +298,7 @@ def install(
     Raises:
         FolderError: if it cannot be installed, or was not accepted.
     """
-    with layout.changing(home) as staging:
+    with layout.prepare_change(home) as staging:
         wheels, unpacked = staging / "wheels", staging / "tree"
         wheels.mkdir(mode=0o700)
         unpacked.mkdir(mode=0o700)
@@ -311,7 +311,7 @@ def install(
             raise FolderError(
                 f"{name} {before.version} is already installed; use `solward plugins upgrade`"
             )
-        found = gather(target, wheels)
+        found = download_wheels(target, wheels)
         tree = Tree(unpacked)
         records = tuple(map(tree.unpack, found.files))
         check_modules(tree, found.name)
@@ -351,7 +351,7 @@ def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) ->
     Raises:
         FolderError: if it is not installed, or cannot be removed.
     """
-    with layout.changing(home):
+    with layout.prepare_change(home):
         own = canonical(name)
         if not layout.is_name(own):
             raise FolderError(f"{name!r} is not a distribution's name")
@@ -374,7 +374,7 @@ def enable(home: Path, name: str, enabled: bool) -> InstalledDistribution:
     Raises:
         FolderError: if it is not installed.
     """
-    with layout.changing(home):
+    with layout.prepare_change(home):
         one = _installed(home, name)
         one = replace(one, enabled=enabled, act=layout.next_act(home, one.name))
         layout.write(home, one)

@@ -333,7 +333,7 @@ def remove_record(home: Path, name: str) -> None:
 
 
 @contextmanager
-def changing(home: Path) -> Iterator[Path]:
+def prepare_change(home: Path) -> Iterator[Path]:
     """Yield a folder in which to prepare a change, and keep other processes from changing anything.
 
     Raises:
@@ -361,7 +361,7 @@ def changing(home: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def in_use(home: Path) -> Iterator[None]:
+def keep_folders(home: Path) -> Iterator[None]:
     """Keep the home's present folders from being removed inside the block, while they are imported.
 
     Raises:
@@ -437,7 +437,7 @@ def _discard_unfinished(root: Path) -> None:
             shutil.rmtree(root / name, ignore_errors=True)
 
 
-def described(one: InstalledDistribution) -> dict[str, Any]:
+def folder_fields(one: InstalledDistribution) -> dict[str, Any]:
     """Return an installed distribution's folder as the command line and REST show it."""
     return {
         "folder": str(one.folder),

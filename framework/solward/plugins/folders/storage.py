@@ -30,7 +30,7 @@ def make_storage(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def made_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
+def ensure_storage(home: Path, manifest: Manifest | None, distribution: str) -> Path | None:
     """Make and return the folder for a distribution's files; None if the manifest needs none."""
     if manifest is None or not manifest.storage_mb:
         return None

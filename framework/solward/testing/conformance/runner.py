@@ -343,7 +343,7 @@ async def load_plugins(
         home=Path(kept.name),
     )
     try:
-        await hosts.declared(())
+        await hosts.import_candidates(())
         try:
             unconfined = await hosts.hosts.unavailable()
         except (OSError, ZygoteEnded) as error:
