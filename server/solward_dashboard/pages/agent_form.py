@@ -168,10 +168,7 @@ def _add_buttons(
 def _show_copied_grants(grants: PrincipalGrants) -> None:
     with sw.marked(sw.stack("sw-outcome"), "copied-grants"):
         if grants.grants is None:
-            sw.text(
-                "The original agent has no grants, so the copy has none either: only its guardrails"
-                " limit it."
-            )
+            sw.text("The original agent has no grants, nor has the copy: only guardrails limit it.")
             return
         sw.heading("Grants that the copy gets", 3)
         for each in grants.sentences:

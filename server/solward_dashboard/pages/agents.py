@@ -360,9 +360,8 @@ def page_of_one(agent_id: str) -> None:
             waiting.show(found.waiting)
             grants.show(found.limits["grants"])
             rails.set_text(
-                f"At most {plain(agent.guardrails['maxSolPerTransaction'])} SOL per transaction"
-                f" and {plain(agent.guardrails['maxTransactionsPerMinute'])} transactions per"
-                " minute."
+                f"At most {plain(agent.guardrails['maxSolPerTransaction'])} SOL per transaction, "
+                f"{plain(agent.guardrails['maxTransactionsPerMinute'])} transactions per minute."
             )
             model.set_text(_usage_text(found))
             decisions.show(found.newest)

@@ -288,8 +288,7 @@ def host_check(settings: Settings) -> Callable[[], None]:
     def check() -> None:
         if settings.loopback and _host_name(f"//{request.headers.get('Host', '')}") not in names:
             raise Misdirected(
-                "This Host is not a name of the service; add the origin that a proxy passes on to "
-                "CORS_ORIGINS"
+                "This Host is not a name of the service; add a proxy's origin to CORS_ORIGINS"
             )
 
     return check
