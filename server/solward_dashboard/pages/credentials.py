@@ -204,7 +204,7 @@ def _revoked_text(one: Credential, answer: Any) -> str:
     made = getattr(answer, "made", ())
     if made:
         names = ", ".join(each.name for each in made)
-        ui.notify(f"Credentials that it created stay: {names}", type="warning", timeout=0)
+        ui.notify(f"{one.name} created others, which stay: {names}", type="warning", timeout=0)
     return f"{one.name} is revoked"
 
 

@@ -54,7 +54,7 @@ _FORMS = [
 def _change_schema() -> Schema:
     """Return the schema of a change, in which `walletId` may only be null: it never changes."""
     made = request_schema(calls.AgentChange)
-    made["properties"]["walletId"] = {"type": "null", "description": "It never changes."}
+    made["properties"]["walletId"] = {"type": "null", "description": "The wallet never changes."}
     return made
 
 
