@@ -225,7 +225,7 @@ def test_an_upgrade_asks_where_it_lacks_a_plugin(home: Path, tmp_path: Path) -> 
 
 
 def test_an_index_is_not_asked_for_what_is_not_installed(home: Path) -> None:
-    with pytest.raises(FolderError, match=r"^nope is not installed; install it with"):
+    with pytest.raises(FolderError, match=r"^nope is not installed; use"):
         install(home, "nope==2", accept=yes, upgrade=True)
 
 
@@ -242,7 +242,7 @@ def test_install_upgrade_remove_and_enable_each_need_their_state(
         with pytest.raises(FolderError, match="is not installed"):
             missing()
     install(home, path, accept=yes)
-    with pytest.raises(FolderError, match=r"1\.0 is installed"):
+    with pytest.raises(FolderError, match=r"1\.0 is already installed"):
         install(home, path, accept=yes)
     assert not enable(home, "Acme_Tools", enabled=False).enabled
     # An upgrade does not enable what was disabled.
