@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,15 +21,26 @@ from solward.resources.policy import (
 )
 from solward.resources.service import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
 from solward.support import jsontext
+from solward.types.guardrail import Operation
 from solward_cli.declared import asks, lists, request_options
-from solward_cli.entrypoint import yes_option
+from solward_cli.entrypoint import combine_parameters, yes_option
 from solward_cli.render import Output, answer_table, moment, plain, table, together, visible
 from solward_cli.render import show as show_text
-from solward_cli.service_call import ServiceCall, confirmed, fail, service_call
+from solward_cli.service_call import (
+    ServiceCall,
+    amount,
+    confirmed,
+    fail,
+    interruptible,
+    service_call,
+)
 
 if TYPE_CHECKING:
     from solward.client import Policy
     from solward.resources.policy import Replay
+
+
+PERIODS = ("minute", "hour", "day", "week", "month")
 
 
 @click.group()
@@ -35,23 +48,57 @@ def policy() -> None:
     """Show, change and test grants; needs the admin secret."""
 
 
-@policy.command()
-@click.argument("grant")
+@policy.group()
+def grant() -> None:
+    """Add or remove a grant: what one principal may do."""
+
+
+@grant.command()
+@click.argument("text", metavar="[GRANT]", required=False)
+@combine_parameters(
+    click.option("--agent", help="The agent that the grant is for."),
+    click.option("--key", help="The API key that the grant is for."),
+    click.option(
+        "--may",
+        type=click.Choice([each.value for each in Operation]),
+        multiple=True,
+        help="An operation; may be given more than once.  [default: transfer]",
+    ),
+    click.option("--asset", help="Symbol or mint of what may leave."),
+    click.option("--max", "most", type=amount, help="The maximum in each period."),
+    click.option("--per", type=click.Choice(PERIODS), default="day", show_default=True),
+    click.option("--at-once", type=amount, help="The maximum in one transaction."),
+    click.option(
+        "--to",
+        multiple=True,
+        help="A recipient: a contact's or wallet's name, @group, an address, or own for all own"
+        " wallets; may be given more than once.  [default: anybody]",
+    ),
+    click.option("--ask-above", type=amount, help="Ask a person above this amount."),
+    click.option("--hours", help='Times of day, such as "07:00-22:00 UTC".'),
+    click.option("--until", help="The end of the grant, such as 2026-12-31."),
+)
 @yes_option
 @service_call
-async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
-    """Add GRANT: a JSON file, - for standard input, or a sentence in quotes.
+async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) -> Output:
+    """Add GRANT: a sentence in quotes, a JSON file, or - for standard input; or use the options.
 
     \b
-    solward policy add "Agent scout may transfer up to 5 USDC a day, to @vendors."
-    solward policy add "Agent scout may pay up to 1 USDC a day, through api.example.com."
-    solward policy add '{...}' is read from a file or -: a grant, an array of grants, or a
-    policy, whose address book and readOnly are added too.
+    solward policy grant add "scout can send alice 5 USDC a day, ask me above 2"
+    solward policy grant add --agent scout --asset USDC --max 5 --to alice --ask-above 2
+    solward policy grant add '{...}' is read from a file or -: a grant, an array of grants, or
+    a policy, whose address book and readOnly are added too.
     """
-    new = _read_document(grant)
+    written = _sentence_of(**options)
+    if (text is None) is (written is None):
+        raise click.UsageError("Give either GRANT, or --agent or --key with --asset and --max")
     now = await call.client.policy.get()
+    if written is None and text is not None and not _is_sentence(text):
+        new = _read_document(text)
+    else:
+        new = await _understood(call, written or text or "", yes)
     if new.get("version", now.version) != now.version:
-        fail(f"{grant} has version {new['version']}, but version {now.version} is in force")
+        fail(f"{text} has version {new['version']}, but version {now.version} is in force")
     book = {**now.book, **(new.get("book") or {})}
     # The service replaces the principals' names by their ids.
     read = await call.client.policy.check({**new, "book": book, "version": None})
@@ -67,7 +114,64 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> Output:
     return render_policy(changed)
 
 
-@policy.command()
+def _sentence_of(
+    agent: str | None,
+    key: str | None,
+    may: Sequence[str],
+    asset: str | None,
+    most: Decimal | None,
+    per: str,
+    at_once: Decimal | None,
+    to: Sequence[str],
+    ask_above: Decimal | None,
+    hours: str | None,
+    until: str | None,
+) -> str | None:
+    """Return the options as a sentence that the service reads; None if none was given."""
+    who = {"agent": agent, "key": key}
+    named = [f"{kind} {_quoted(name)}" for kind, name in who.items() if name is not None]
+    if not named and (asset, most, at_once, ask_above, hours, until) == (None,) * 6 and not to:
+        return None
+    if len(named) != 1 or asset is None or most is None:
+        raise click.UsageError("Give --agent or --key, and --asset and --max")
+    said = f"{named[0]} may {' and '.join(may or ['transfer'])} up to {most:f} {asset} a {per}"
+    if at_once is not None:
+        said += f" and {at_once:f} {asset} at once"
+    if to:
+        groups = {"own": "own wallets", "anybody": "anybody"}
+        said += f", to {' and '.join(groups.get(each) or _recipient(each) for each in to)}"
+    if ask_above is not None:
+        said += f"; ask me above {ask_above:f} {asset}"
+    said += f"; from {hours.replace('-', ' to ')}" if hours else ""
+    return said + (f"; until {until}" if until else "")
+
+
+def _quoted(name: str) -> str:
+    return jsontext.dumps(name)
+
+
+def _recipient(name: str) -> str:
+    return name if name.startswith("@") else _quoted(name)
+
+
+async def _understood(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
+    """Return the grants that a sentence means; ask which ones, if it has several meanings."""
+    found = await call.client.policy.read(sentence=text)
+    for address, name in found.recipients.items():
+        show_text(plain(f"  {address} is {visible(name)}.", "dim"), err=True)
+    meanings = found.readings
+    if len(meanings) == 1:
+        return {"grants": [*meanings[0].grants]}
+    listed = [f"{at}. {' '.join(each.sentences)}" for at, each in enumerate(meanings, 1)]
+    if yes or call.as_json or not _is_terminal():
+        fail(f"The sentence has {len(meanings)} meanings; give one of them: {' '.join(listed)}")
+    show_text(together(*map(plain, listed)), err=True)
+    with interruptible():
+        chosen = click.prompt("Which one", type=click.IntRange(1, len(meanings)), err=True)
+    return {"grants": [*meanings[chosen - 1].grants]}
+
+
+@grant.command()
 @click.argument("who")
 @click.argument("number", type=click.IntRange(1), required=False)
 @click.option(
@@ -139,10 +243,18 @@ async def _check_draft(call: ServiceCall, now: Policy, yes: bool, **document: An
     return draft
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _is_sentence(text: str) -> bool:
+    # A text with a space is a sentence, unless a file has that name.
+    return " " in text.strip() and not os.path.exists(text)
+
+
 def _read_document(text: str) -> dict[str, Any]:
     """Read a policy's document from a file, standard input, or a sentence."""
-    # A text with a space is a sentence, unless a file has that name.
-    if " " in text.strip() and not os.path.exists(text):
+    if _is_sentence(text):
         return {"grants": [text]}
     try:
         with click.open_file(text, encoding="utf-8") as file:

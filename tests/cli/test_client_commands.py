@@ -157,11 +157,11 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "admin list": (lambda live: [live.admin()][:0], "operate"),
     "admin revoke": (lambda live: [live.admin(), "--yes"], "revoked"),
     "policy show": (lambda _live: [], "Version"),
-    "policy add": (
+    "policy grant add": (
         lambda live: [f"Key {live.key()} may transfer up to 1 SOL a day, to anybody.", "--yes"],
         "may transfer up to 1 SOL a day",
     ),
-    "policy remove": (
+    "policy grant remove": (
         lambda live: [f"key:{live.asker()[0]}", "1", "--yes"],
         "may only read",
     ),
@@ -211,11 +211,15 @@ APART = {
 def service_commands() -> Iterator[str]:
     """The commands that call a service, by what they are made of."""
     for name in _COMMANDS:
-        command = main.get_command(click.Context(main), name)
-        group = command.commands if isinstance(command, click.Group) else {"": command}
-        for sub, each in group.items():
-            if each is not None and "call" in inspect.signature(each.callback).parameters:  # type: ignore[arg-type]
-                yield f"{name} {sub}".strip()
+        yield from _service_commands(name, main.get_command(click.Context(main), name))
+
+
+def _service_commands(name: str, command: click.Command | None) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for sub, each in command.commands.items():
+            yield from _service_commands(f"{name} {sub}", each)
+    elif command is not None and "call" in inspect.signature(command.callback).parameters:  # type: ignore[arg-type]
+        yield name
 
 
 def test_every_command_that_calls_a_service_is_in_this_table() -> None:

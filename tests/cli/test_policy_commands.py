@@ -25,21 +25,76 @@ def paid(live: Live, wallet: str) -> Any:
 def test_a_grant_is_added_by_its_sentence_once_it_was_agreed_to(live: Live) -> None:
     says = f"Key {live.key()} may transfer up to 1 SOL a day, to anybody."
     for given in ("n\n", ""):
-        result = live.invoke("policy", "add", says, given=given)
+        result = live.invoke("policy", "grant", "add", says, given=given)
         assert (result.exit_code, "Grant this?" in result.stderr) == (1, True)
         assert f"+ {says}" in " ".join(result.stdout.split())
         assert says not in sentences(live)
-    result = live.invoke("policy", "add", says, given="y\n")
+    result = live.invoke("policy", "grant", "add", says, given="y\n")
     assert (result.exit_code, says in sentences(live)) == (0, True)
     # A second one beside it.
     more = says.replace("transfer", "stake").replace(", to anybody", "")
-    live.run("policy", "add", more, "--yes")
+    live.run("policy", "grant", "add", more, "--yes")
     assert {says, more} <= {*sentences(live)}
+
+
+def test_a_persons_words_are_stored_as_the_sentence_that_was_shown(live: Live) -> None:
+    key = live.key()
+    live.run("contacts", "add", f"to {key}", STRANGER)
+    means = f"Key {key} may transfer up to 1 SOL a day, to {STRANGER}; above 0.5 SOL a person is"
+    words = f'{key} can send "to {key}" 1 sol per day, ask me above 0.5'
+    for given in ("n\n", "y\n"):
+        result = live.invoke("policy", "grant", "add", words, given=given)
+        assert f"+ {means} asked." in " ".join(result.stdout.split())
+        assert f"{STRANGER} is to {key}." in result.stderr
+    assert f"{means} asked." in sentences(live)
+    options = ("--key", key, "--asset", "SOL", "--max", "2", "--per", "week", "--at-once", "1")
+    more = ("--to", "own", "--hours", "07:00-22:00 UTC", "--until", "2030-12-31", "--may", "fund")
+    live.run("policy", "grant", "add", *options, *more, "--ask-above", "0.5", "--yes")
+    assert (
+        f"Key {key} may fund up to 1 SOL at once and 2 a week, to own wallets; above 0.5 SOL a"
+        " person is asked; from 07:00 to 22:00 UTC; until 2030-12-31T00:00:00Z."
+    ) in sentences(live)
+
+
+def test_a_sentence_with_several_meanings_is_never_stored_unasked(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, before = live.key(), sentences(live)
+    words = f"{key} can send 1 SOL to anyone"
+    week = f"Key {key} may transfer up to 1 SOL a week, to anybody."
+    for options in ((), ("--yes",), ("--json",)):
+        error = live.error("policy", "grant", "add", words, *options)
+        assert error.startswith("The sentence has 3 meanings")
+        assert f"2. {week}" in error
+    assert sentences(live) == before
+    monkeypatch.setattr("solward_cli.policy._is_terminal", lambda: True)
+    result = live.invoke("policy", "grant", "add", words, given="2\ny\n")
+    assert (result.exit_code, "Which one" in result.stderr) == (0, True)
+    assert week in sentences(live)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ((), "Give either GRANT, or --agent or --key"),
+        (("x may y", "--agent", "a", "--asset", "SOL", "--max", "1"), "Give either GRANT"),
+        (("--agent", "a"), "and --asset and --max"),
+        (("--agent", "a", "--key", "b", "--asset", "SOL", "--max", "1"), "Give --agent or --key"),
+        (("--agent", "nobody", "--asset", "SOL", "--max", "1"), 'No agent is called "nobody"'),
+        (("--agent", "nobody", "--asset", "SOL", "--max", "-1"), "--max"),
+    ],
+)
+def test_options_that_make_no_grant_are_refused(
+    live: Live, options: tuple[str, ...], error: str
+) -> None:
+    result = live.invoke("policy", "grant", "add", *options)
+    assert result.exit_code in (1, 2)
+    assert error in result.stderr
 
 
 def test_json_of_add_is_one_answer_and_the_question_is_beside_it(live: Live) -> None:
     says = f"Key {live.key()} may transfer up to 1 SOL a day, to anybody."
-    result = live.invoke("policy", "add", says, "--json", given="y\n")
+    result = live.invoke("policy", "grant", "add", says, "--json", given="y\n")
     assert result.exit_code == 0
     assert says in json.loads(result.stdout)["sentences"]
     assert "Grant this?" in result.stderr
@@ -52,20 +107,20 @@ def test_a_policy_from_standard_input_adds_its_book_and_who_only_reads(live: Liv
         "assets": {"SOL": {"per": {"1h": "0.5"}}},
     }  # fmt: skip
     new = {"book": {"shops": [STRANGER]}, "grants": [grant], "readOnly": [f"key:{reads}"]}
-    live.run("policy", "add", "-", "--yes", given=json.dumps(new))
+    live.run("policy", "grant", "add", "-", "--yes", given=json.dumps(new))
     assert f"Key {pays} may transfer up to 0.5 SOL an hour, to @shops." in sentences(live)
     assert f"Key {reads} may only read." in sentences(live)
     assert live.get("/policy")["policy"]["book"]["shops"] == [STRANGER]
     # Somebody who only read is granted something.
-    live.run("policy", "add", f"Key {reads} may stake up to 1 SOL a day.", "--yes")
+    live.run("policy", "grant", "add", f"Key {reads} may stake up to 1 SOL a day.", "--yes")
     assert f"Key {reads} may only read." not in sentences(live)
     stale = json.dumps({**new, "version": live.get("/policy")["policy"]["version"] + 1})
-    refused = live.invoke("policy", "add", "-", "--yes", given=stale)
+    refused = live.invoke("policy", "grant", "add", "-", "--yes", given=stale)
     assert refused.exit_code == 1
     assert "is in force" in refused.stderr
     # To read alone is less than before, so nobody is asked.
     other = json.dumps({"readOnly": [f"key:{live.key()}"]})
-    live.run("policy", "add", "-", given=other)
+    live.run("policy", "grant", "add", "-", given=other)
 
 
 def test_a_grant_is_removed_by_its_number_and_the_last_leaves_who_only_reads(live: Live) -> None:
@@ -73,18 +128,18 @@ def test_a_grant_is_removed_by_its_number_and_the_last_leaves_who_only_reads(liv
     stakes = f"Key {key} may stake up to 1 SOL a day."
     wraps = f"Key {key} may wrap up to 1 SOL a day."
     for each in (stakes, wraps):
-        live.run("policy", "add", each, "--yes")
-    assert live.error("policy", "remove", f"key:{key}", "3") == f"key:{key} has 2 grants"
-    live.run("policy", "remove", f"key:{key}", "1")
+        live.run("policy", "grant", "add", each, "--yes")
+    assert live.error("policy", "grant", "remove", f"key:{key}", "3") == f"key:{key} has 2 grants"
+    live.run("policy", "grant", "remove", f"key:{key}", "1")
     assert (stakes in sentences(live), wraps in sentences(live)) == (False, True)
-    live.run("policy", "remove", f"key:{key}", "1")
+    live.run("policy", "grant", "remove", f"key:{key}", "1")
     assert f"Key {key} may only read." in sentences(live)
     # Out of grants is more than none.
-    result = live.invoke("policy", "remove", f"key:{key}", "--all", given="n\n")
+    result = live.invoke("policy", "grant", "remove", f"key:{key}", "--all", given="n\n")
     assert (result.exit_code, f"Key {key} may only read." in sentences(live)) == (1, True)
-    live.run("policy", "remove", f"key:{key}", "--all", "--yes")
+    live.run("policy", "grant", "remove", f"key:{key}", "--all", "--yes")
     assert f"Key {key} may only read." not in sentences(live)
-    assert live.invoke("policy", "remove", f"key:{key}").exit_code == 2
+    assert live.invoke("policy", "grant", "remove", f"key:{key}").exit_code == 2
 
 
 def test_paying_sites_is_granted_by_sentences_and_a_site_without_a_grant_is_not_paid(
@@ -95,22 +150,22 @@ def test_paying_sites_is_granted_by_sentences_and_a_site_without_a_grant_is_not_
     pays += "127.0.0.1:4021 or api.example.com."
     site = "Site ads.example.com may be paid up to 1 SOL a day."
     for each in (pays, site):
-        live.run("policy", "add", each, "--yes")
+        live.run("policy", "grant", "add", each, "--yes")
     assert {pays, site} <= {*sentences(live)}
-    live.run("policy", "remove", "site:ads.example.com", "1")
+    live.run("policy", "grant", "remove", "site:ads.example.com", "1")
     assert "Site ads.example.com may not be paid." in sentences(live)
-    result = live.invoke("policy", "remove", "site:ads.example.com", "--all", given="n\n")
+    result = live.invoke("policy", "grant", "remove", "site:ads.example.com", "--all", given="n\n")
     asks = "Let site:ads.example.com be paid all that grants of others allow?"
     assert (result.exit_code, asks in result.stderr) == (1, True)
-    live.run("policy", "remove", "site:ads.example.com", "--all", "--yes")
+    live.run("policy", "grant", "remove", "site:ads.example.com", "--all", "--yes")
     assert not any("ads.example.com" in each for each in sentences(live))
     capitals = pays.replace("api.example.com", "API.example.com")
-    refused = live.error("policy", "add", capitals, "--yes")
+    refused = live.error("policy", "grant", "add", capitals, "--yes")
     assert refused.startswith("grants[0].via[1]: a host in lower case and ASCII")
 
 
 def test_check_says_what_is_not_in_force_and_changes_nothing(live: Live) -> None:
-    live.run("policy", "add", f"Key {live.key()} may stake up to 1 SOL a day.", "--yes")
+    live.run("policy", "grant", "add", f"Key {live.key()} may stake up to 1 SOL a day.", "--yes")
     before = live.get("/policy")
     new = f"Key {live.key()} may wrap up to 2 SOL a day."
     now = before["policy"]
@@ -137,11 +192,15 @@ def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> Non
             assert live.error("policy", command, str(file)).startswith(error)
     missing = live.error("policy", "check", str(live.home / "none.json"))
     assert "a JSON file, -, or a sentence in quotes is expected" in missing
-    assert "is expected, not" in live.error("policy", "add", "Key x may stake a lot.")
+    unknown = live.error("policy", "grant", "add", "Key x may stake a lot.")
+    assert unknown == 'No key is called "x"'
     typed = "Agent demo-agent may swap up to 1 SOL a dy."
-    assert 'understood: "dy", did you mean "day"?' in live.error("policy", "add", typed)
+    assert '"dy" is not understood, in "dy."; did you mean "day"?' in live.error(
+        "policy", "grant", "add", typed
+    )
     for text in ("Agent demo-agent can swap.", "Agent demo-agent may swap", "  "):
-        assert "is expected" in live.error("policy", "add", text)
+        error = live.error("policy", "grant", "add", text)
+        assert "lacks an amount" in error or "is expected" in error
 
 
 def test_replay_lists_what_a_draft_would_have_changed(live: Live) -> None:

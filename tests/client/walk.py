@@ -282,6 +282,8 @@ async def _policy(client: SolwardClient, wallet: Wallet) -> None:
     assert (was.read_only, was.sentences) == ((f"key:{key.id}",), ("Key ci may only read.",))
     checked = await client.policy.check({"grants": [says]})
     assert (checked.sentences, checked.version) == ((says,), None)
+    found = await client.policy.read(sentence="ci can send 1 SOL a day, ask me above 0.1")
+    assert [each.sentences for each in found.readings] == [(says,)]
     put = await client.policy.put("key:ci", [says], version=was.version)
     assert (put.grants, put.sentences) == (checked.grants, (says,))
     assert await client.policy.of("key:ci") == put

@@ -25,6 +25,7 @@ from tests.docs import context_page, events_page, metrics_page, plugins_page
 import solward
 from solward import resources
 from solward.operations.declared import OPERATIONS, SWAP, Operation
+from solward.operations.policies.grant_words import EXAMPLES
 from solward.resources import (
     agents,
     credentials,
@@ -363,6 +364,14 @@ def commands(group: click.Command, path: str = "") -> Iterator[tuple[str, click.
         yield path, group
 
 
+def _phrases(_page: str) -> Iterator[str]:
+    """Ways to write each part of a grant."""
+    yield "| part | for example |"
+    yield "|---|---|"
+    for part, (_, *phrases) in EXAMPLES.items():
+        yield f"| {part} | {', '.join(f'`{each}`' for each in phrases)} |"
+
+
 TABLES: Mapping[str, Callable[..., Iterable[str]]] = {
     "fields": _fields,
     "operations": _operations,
@@ -371,6 +380,7 @@ TABLES: Mapping[str, Callable[..., Iterable[str]]] = {
     "events": events_page.table,
     "metrics": metrics_page.table,
     "context": context_page.table,
+    "phrases": _phrases,
     "tiers": plugins_page.tiers,
     "problems": plugins_page.problems,
 }

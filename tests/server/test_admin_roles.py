@@ -36,6 +36,7 @@ from solward_server.resources import events
 READING = {
     "POST /quote",
     "POST /policy/check",
+    "POST /policy/read",
     "POST /policy/replay",
     "POST /mcp",
 }

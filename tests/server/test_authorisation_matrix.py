@@ -54,6 +54,7 @@ ADMIN = {
     "GET /policy/<id>",
     "PUT /policy/<id>",
     "POST /policy/check",
+    "POST /policy/read",
     "POST /policy/replay",
     "GET /audit",
     "GET /metrics",

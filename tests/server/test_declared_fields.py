@@ -41,6 +41,7 @@ from solward.resources.policy import (
     Policy,
     PolicyDraft,
     ReplayRequest,
+    WrittenGrant,
 )
 from solward.resources.schedules import ChangedSchedule, NewSchedule
 from solward.resources.service import Freeze, Unfreeze
@@ -89,11 +90,11 @@ def of_agents() -> set[str]:
 
 def of_policy() -> set[str]:
     """The fields that the page of the policy sends."""
-    sent = with_grant(Policy.of(answer_example(Policy)), {"who": "agent:ada"})
+    sent = with_grant(Policy.of(answer_example(Policy)).document, {"who": "agent:ada"})
     return {each.name for each in fields_of(NewPolicy) if each.json in sent}
 
 
-add = policy.commands["add"]
+add = policy.commands["grant"].commands["add"]
 # Request -> its route, the client's method, the command, and the fields of the page's form.
 SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[str]]] = {
     NewKey: ("POST /keys", Keys.create, key.commands["create"], form_on(KEYS)),
@@ -116,6 +117,7 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
     NewPolicy: ("PUT /policy", Policies.replace, add, of_policy()),
     PolicyDraft: ("POST /policy/check", Policies.check, add, of_policy()),
     NewGrants: ("PUT /policy/{principal}", Policies.put, add, set()),
+    WrittenGrant: ("POST /policy/read", Policies.read, add, {"sentence"}),
     ReplayRequest: (
         "POST /policy/replay",
         Policies.replay,

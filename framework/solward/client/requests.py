@@ -209,6 +209,14 @@ class PolicyRequests(RequestMaker):
     async def check(self, fields: Mapping[str, Any]) -> policy.Policy:
         """Check a draft policy; nothing changes."""
 
+    @asks(policy.READ_GRANT)
+    async def read(self, *, sentence: str) -> policy.GrantReadings:
+        """Read a grant in a person's own words; nothing changes.
+
+        Args:
+            sentence: what may leave, in a person's own words.
+        """
+
 
 class AgentRequests(RequestMaker):
     """The declared requests."""

@@ -179,6 +179,47 @@ class PrincipalGrants(Answer):
 
 
 @resource
+class WrittenGrant(Request):
+    """A request to read a grant as a person wrote it."""
+
+    left_out: ClassVar = {"cli": "it is the argument of `policy grant add`"}
+
+    sentence: str = declared(
+        Text(
+            "What may leave, in a person's own words.",
+            most=1_000,
+            example="scout can send alice 5 usdc a day, ask me above 2",
+        )
+    )
+
+
+@resource
+class GrantReading(Answer):
+    """One meaning of a written grant."""
+
+    grants: tuple[Mapping[str, Any], ...] = declared(
+        GrantList("The grants that the text means.", example=_GRANTS_EXAMPLE)
+    )
+    sentences: tuple[str, ...] = declared(_SENTENCES)
+
+
+@resource
+class GrantReadings(Answer):
+    """All meanings of a written grant."""
+
+    readings: tuple[GrantReading, ...] = declared(
+        Json("Its meanings; a person chooses one if there are several.")
+    )
+    recipients: Mapping[str, str] = declared(
+        Shape(
+            "The name of each address in the sentences that has one.",
+            form=mapping(Text("A name.").answer_schema(), ""),
+            example={Example.STRANGER: "Landlord"},
+        )
+    )
+
+
+@resource
 class ReplayedChange(Answer):
     """A past transaction that a draft policy would decide differently."""
 
@@ -253,6 +294,16 @@ CHECK_POLICY = Call(
     Policy,
     body=PolicyDraft,
     takes_json=True,
+)
+
+READ_GRANT = Call(
+    "readGrant",
+    "POST /policy/read",
+    "Read a grant in a person's own words; nothing changes.",
+    GrantReadings,
+    body=WrittenGrant,
+    about="The answer has every meaning that the words can have, each with the sentence to put. A"
+    " word that is not understood is 400, so no restriction is overlooked.",
 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
 
 from solward.client import Policy
 from solward.resources.policy import Replay
@@ -132,10 +134,10 @@ def with_read_only(policy: Policy, who: str) -> dict[str, Any]:
     return {**policy.document, "grants": kept, "readOnly": [*policy.read_only, who]}
 
 
-def with_grant(policy: Policy, grant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with one more grant at the end."""
-    read_only = [each for each in policy.read_only if each != grant["who"]]
-    return {**policy.document, "grants": [*policy.grants, grant], "readOnly": read_only}
+def with_grant(document: Mapping[str, Any], grant: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a policy's document with one more grant, which is after all others."""
+    read_only = [each for each in document["readOnly"] if each != grant["who"]]
+    return {**document, "grants": [*document["grants"], grant], "readOnly": read_only}
 
 
 def _show_policy(found: tuple[Policy, People]) -> None:
@@ -184,51 +186,87 @@ def _show_group(name: str, addresses: Sequence[str], people: People) -> None:
                 sw.dim("" if called.startswith("@") else called)
 
 
-async def _ask_new_grant(policy: Policy) -> dict[str, Any] | None:
-    """Return the policy with a grant that a person wrote and confirmed; None if cancelled."""
-    checked: list[dict[str, Any]] = []
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """A meaning of a written grant: the policy with it, and its sentences."""
+
+    document: Mapping[str, Any]
+    sentences: Sequence[str]
+
+
+async def _meanings(policy: Policy, written: str) -> list[_Meaning]:
+    """Return what a grant's text or JSON can mean; raises `SolwardError` or `ValueError`."""
+    if written.startswith("{"):
+        grants = [[jsontext.read(written)]]
+        names: Mapping[str, str] = {}
+    else:
+        found = await api().policy.read(sentence=written)
+        grants = [[*each.grants] for each in found.readings]
+        names = found.recipients
+    meanings = []
+    for each in grants:
+        draft = {"grants": each, "book": policy.document["book"]}
+        checked = await api().policy.check(draft)
+        document: Mapping[str, Any] = policy.document
+        for grant in checked.grants:
+            document = with_grant(document, grant)
+        said = [*checked.sentences[: len(checked.grants)]]
+        called = [f"{address} is {name}." for address, name in names.items()]
+        meanings.append(_Meaning(document, [*said, *called]))
+    return meanings
+
+
+async def _ask_new_grant(policy: Policy) -> Mapping[str, Any] | None:
+    """Return the policy with a grant that a person wrote, read as a sentence and agreed to."""
+    checked: list[Mapping[str, Any]] = []
+    meanings: list[_Meaning] = []
 
     def clear_check() -> None:
         checked.clear()
         error.set_text("")
-        for each in (said, changed, save):
+        choices.set_options({}, value=None)
+        for each in (choices, said, changed, save):
             each.set_visibility(False)
 
     async def read() -> None:
         clear_check()
-        written = field.value or ""
+        written = (field.value or "").strip()
         try:
-            grant = parse_grant(written)
-            book = policy.document["book"]
-            (one,) = (await api().policy.check({"grants": [grant], "book": book})).grants
-            document = with_grant(policy, one)
-            whole = await api().policy.check(document)
-            effects = await consequences(document)
+            meanings[:] = await _meanings(policy, written)
         except (SolwardError, ValueError) as refused:
             error.set_text(str(refused))
             return
-        if (field.value or "") == written:
-            checked[:] = [document]
-            said.set_text(whole.sentences[len(whole.grants) - 1])
+        if (field.value or "").strip() == written:
+            options = {at: " ".join(each.sentences) for at, each in enumerate(meanings)}
+            choices.set_options(options, value=0 if len(meanings) == 1 else None)
+            choices.set_visibility(len(meanings) > 1)
+
+    async def choose(event: ValueChangeEventArguments[Any]) -> None:
+        if event.value is None:
+            return
+        chosen = meanings[event.value]
+        effects = await consequences(chosen.document)
+        if choices.value == event.value:
+            checked[:] = [chosen.document]
+            said.set_text("\n".join(chosen.sentences))
             changed.set_text("\n".join(effects))
             for each in (said, changed, save):
                 each.set_visibility(True)
 
     with titled_dialog("Add a grant", wide=True) as dialog:
-        ui.label("Write a sentence or JSON. Check shows how the service reads the grant.")
+        ui.label(
+            "Write whom it is for, what it may do, how much in which period, and to whom, such as"
+            ' "scout can send alice 5 USDC a day, ask me above 2". Or paste JSON. Nothing is'
+            " stored before you have seen how it was understood."
+        )
         field = ui.textarea("Grant", on_change=clear_check).props("outlined autogrow")
         error = sw.error_text()
+        choices = ui.radio({}, on_change=choose).props('data-testid="meanings"')
         said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
         changed = sw.marked(sw.dim(), "consequences")
         check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
         _, save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
     check.classes("sw-start")
     clear_check()
-    found: dict[str, Any] | None = await result_of(dialog)
+    found: Mapping[str, Any] | None = await result_of(dialog)
     return found
-
-
-def parse_grant(text: str) -> Any:
-    """Return a grant's parsed JSON, or its text if it is a sentence; raises `ValueError`."""
-    text = text.strip()
-    return jsontext.read(text) if text.startswith("{") else text

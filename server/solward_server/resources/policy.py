@@ -59,6 +59,12 @@ async def check(context: RouteContext) -> dict[str, Any]:
     return await context.service.policies.check(await read_body())
 
 
+@routes.serve(calls.READ_GRANT, admin(Role.READ), _ERRORS)
+async def read(context: RouteContext) -> dict[str, Any]:
+    asked = calls.WrittenGrant.of(await read_body())
+    return await context.service.policies.understand(asked.sentence)
+
+
 @routes.serve(calls.REPLAY_POLICY, admin(Role.READ), _ERRORS)
 async def replay(context: RouteContext) -> dict[str, Any]:
     asked = calls.ReplayRequest.of(await read_body())

@@ -96,6 +96,23 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert browser.errors() == []
 
 
+def test_a_grant_in_a_persons_words_is_read_back_and_asked_back(
+    browser: Browser, api: httpx.Client, key: Key
+) -> None:
+    browser.answered("/policy")
+    add(browser, f"{key.name.upper()} can send 1 SOL to anyone")
+    browser.until(lambda: "a week" in browser.marked("meanings").text, "its meanings")
+    assert not browser.all('[data-testid="confirm"]')
+    browser.fill("Grant", f"{key.name} can send 1 sol per day to anyone, ask me above 0.5")
+    browser.press("check")
+    stored = f"Key {key.name} may transfer up to 1 SOL a day, to anybody; above 0.5 SOL a person"
+    browser.until(lambda: browser.marked("said").text == f"{stored} is asked.", "what is stored")
+    browser.press("confirm")
+    browser.wait_for("The grant is in force")
+    assert f"{stored} is asked." in sentences(api)
+    assert browser.errors() == []
+
+
 def test_a_principal_is_let_only_read_and_addresses_are_whole(
     browser: Browser, api: httpx.Client, key: Key
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.database.names import names_of_kind
+from solward.database.names import address_book_rows, names_of_kind, own_wallets
 from solward.operations.policies import changes as store
 from solward.operations.policies.grant_documents import (
     GrantPolicy,
@@ -26,11 +26,13 @@ from solward.operations.policies.grant_documents import (
     read_policy,
     read_principal,
 )
+from solward.operations.policies.grant_phrases import Vocabulary, readings
 from solward.operations.policies.grant_sentences import read_only_sentence, read_sentence
 from solward.plugins import Registry
 from solward.plugins.folders.layout import canonical
 from solward.solana.token_list import TokenList, known_decimals
 from solward.solana.tokens import read_mint
+from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.ledger import ReadLedger
 from solward.vault.grants.model import Grant
@@ -101,6 +103,40 @@ class Policies:
     async def check(self, document: object) -> dict[str, Any]:
         """Return a document's policy as `show` does, changing nothing. Errors: see `read`."""
         return _policy_answer(*await self._read_policy(document))
+
+    async def understand(self, text: str) -> dict[str, Any]:
+        """Return all meanings of a grant as a person wrote it; nothing changes.
+
+        Returns:
+            `readings`, each with the `grants` and their `sentences`; and `recipients`, the names of
+            the addresses in them.
+
+        Raises:
+            InvalidRequest: the text has no meaning, or too many; or see `read`.
+            LedgerError: see `read`.
+        """
+        async with self._database.read() as connection:
+            own = await own_wallets(connection)
+            book = AddressBook.from_lists(own, await address_book_rows(connection))
+        _, names = await self._read_stored()
+        meanings: list[dict[str, Any]] = []
+        wrong: list[InvalidRequest] = []
+        for documents in readings(text, Vocabulary(names, book)):
+            spelled, known = await self._read_documents(documents)
+            try:
+                grants = read_grants(spelled, "grants", known)
+            except InvalidRequest as error:
+                wrong.append(error)
+                continue
+            said = [grant_sentence(each, known) for each in grants]
+            meanings.append(
+                {"grants": [grant_json(each, known) for each in grants], "sentences": said}
+            )
+        if not meanings:
+            raise wrong[0]
+        found = {to for each in meanings for grant in each["grants"] for to in grant.get("to", ())}
+        called = {to: book.called[to] for to in sorted(found) if to in book.called}
+        return {"readings": meanings, "recipients": called}
 
     async def replace(self, document: object) -> dict[str, Any]:
         """Replace all grants with those of a document; return the policy as `show` does.

@@ -1,0 +1,802 @@
+"""Reads grants as people write them: in any case, with other words and another order.
+
+`grant_sentences` defines the one spelling that is stored. This module reads other spellings and
+returns every meaning that the text can have, as documents. It never guesses: a word that it does
+not know is refused, because it could be the one that narrows the grant. A text with several
+meanings gives several readings, of which a person chooses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+from solward.operations.policies import grant_words as terms
+from solward.operations.policies.grant_sentences import read_sentence
+from solward.support.base58 import is_address
+from solward.types.address_book import AddressBook
+from solward.types.errors import InvalidRequest
+from solward.types.guardrail import Operation
+from solward.types.site import SITE, read_site
+from solward.vault.grants.model import ANY_ASSET, ANYBODY, OWN, NewRecipient
+from solward.vault.grants.spelling import APPROVE, SENT, Names, quoted
+
+MAX_LENGTH: Final = 1_000
+"""The maximum characters of a text."""
+MAX_READINGS: Final = 8
+"""The maximum number of readings; a text with more must be written more precisely."""
+# The verb "pay", if the text says that it pays for requests.
+_PAID_REQUEST: Final = "pay for requests"
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The names that a text may use.
+
+    Attributes:
+        names: names of principals, assets and groups.
+        recipients: names of contacts and of the service's wallets.
+    """
+
+    names: Names
+    recipients: AddressBook
+
+    def asset(self, word: str) -> str | None:
+        """Return the symbol that a word spells in any case, or the mint that it is."""
+        if is_address(word):
+            return word
+        symbols = ("SOL", *(each.symbol for each in self.names.tokens))
+        return next((each for each in symbols if each.upper() == word.upper()), None)
+
+    def principals(self, kind: str | None, name: str) -> list[str]:
+        """Return the principals of a kind, or of any, that have a name or id in any case."""
+        kinds = self.names.rows if kind is None else {kind: self.names.rows.get(kind, {})}
+        found = [
+            f"{each}:{own_id}"
+            for each, rows in kinds.items()
+            for own_id, called in rows.items()
+            if name == own_id or name.casefold() == called.casefold()
+        ]
+        return list(dict.fromkeys(found))
+
+    def addresses(self, name: str) -> list[str]:
+        """Return the recipients that a name may mean: addresses, and `@name` for a group."""
+        if is_address(name):
+            return [name]
+        found = {
+            address
+            for known, addresses in self.recipients.names.items()
+            if known.casefold() == name.casefold() and not known.startswith("@")
+            for address in addresses
+        }
+        if name in self.recipients.ids:
+            found = {self.recipients.ids[name]}
+        group = name.removeprefix("@").casefold()
+        groups = [f"@{group}"] if self.names.in_book(group) else []
+        return groups if name.startswith("@") else [*sorted(found), *groups]
+
+
+@dataclass(slots=True)
+class _Amount:
+    amount: str
+    asset: str | None
+    period: str | None
+
+
+@dataclass(slots=True)
+class _Clause:
+    """Operations with the amounts that they share; a text with several gives several grants."""
+
+    verbs: dict[str, None] = field(default_factory=dict)
+    amounts: list[_Amount] = field(default_factory=list)
+    asks: list[_Amount] = field(default_factory=list)
+    to: list[str] = field(default_factory=list)
+    via: list[str] = field(default_factory=list)
+    into: list[str] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    bounds: dict[str, int] = field(default_factory=dict)
+
+
+def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[dict[str, Any]]]:
+    """Return every meaning of a text; each is a list of grants' documents.
+
+    Args:
+        text: a sentence, at most `MAX_LENGTH` characters.
+        who: the principal, which the text may then omit.
+
+    Raises:
+        InvalidRequest: the text has no meaning, or more than `MAX_READINGS`; names the words that
+            are not understood, or what is missing.
+    """
+    text = " ".join(text.split())
+    if len(text) > MAX_LENGTH:
+        raise InvalidRequest(f"A sentence of at most {MAX_LENGTH:,} characters is expected")
+    try:
+        return [[read_sentence(text)]]
+    except InvalidRequest:
+        pass
+    found: list[list[dict[str, Any]]] = []
+    wrong: list[InvalidRequest] = []
+    plans: list[tuple[int, ...]] = [()]
+    for plan in plans:
+        reader = _Reader(text, words, plan, who)
+        try:
+            document = reader.read()
+        except InvalidRequest as error:
+            wrong.append(error)
+        else:
+            if document not in found:
+                found.append(document)
+        # Each choice behind the planned ones is tried with its other options.
+        for at in range(len(plan), len(reader.options)):
+            chosen = (*plan, *[0] * (at - len(plan)))
+            plans += [(*chosen, other) for other in range(1, reader.options[at])]
+        if len(found) > MAX_READINGS or len(plans) > 4 * MAX_READINGS:
+            raise InvalidRequest("The sentence has too many meanings; write it more precisely")
+    if not found:
+        raise wrong[0]
+    return found
+
+
+class _Reader:
+    """Reads a text once, with a plan that says which option each choice takes."""
+
+    def __init__(self, text: str, words: Vocabulary, plan: Sequence[int], who: str | None) -> None:
+        self.text = text
+        self.words = words
+        self.options: list[int] = []
+        self._plan = plan
+        self._at = 0
+        self._who = who
+        self._is_named = False
+        self._period: str | None = None
+        self._clauses = [_Clause()]
+        self._shared: dict[str, Any] = {}
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the grants' documents; raises `InvalidRequest`."""
+        self._period = self._period_at()
+        parts = (
+            *(
+                self._principal,
+                self._refuse_new,
+                self._ask_new,
+                self._ask,
+                self._rate,
+                self._costs,
+                self._bound,
+            ),
+            *(self._hours, self._until, self._amount, self._standing_period, self._requests),
+            *(self._recipients, self._wallet, self._via, self._into, self._verb, self._fill),
+        )
+        while self._rest():
+            if not any(part() for part in parts):
+                self._unclear()
+        if self._who is None:
+            raise InvalidRequest(
+                'The sentence lacks whom it is for, such as "Agent scout may send 5 USDC a day to '
+                'alice"'
+            )
+        return self._documents()
+
+    @property
+    def _clause(self) -> _Clause:
+        return self._clauses[-1]
+
+    def _rest(self) -> str:
+        """Skip separators and return what is left to read."""
+        match = terms.SEPARATORS.match(self.text, self._at)
+        assert match is not None
+        self._at = match.end()
+        return self.text[self._at :]
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        self._rest()
+        match = pattern.match(self.text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
+
+    def _choose(self, found: Sequence[str]) -> str:
+        """Return one of several meanings; the plan says which."""
+        if len(found) == 1:
+            return found[0]
+        at = len(self.options)
+        self.options.append(len(found))
+        return found[self._plan[at] if at < len(self._plan) else 0]
+
+    def _put(self, name: str, value: object) -> None:
+        if self._shared.setdefault(name, value) != value:
+            raise InvalidRequest(f"The sentence says {name} twice, with different values")
+
+    def _unclear(self) -> NoReturn:
+        rest = self.text[self._at :]
+        word = rest.split(" ")[0].rstrip(".,;:")[:60]
+        near = difflib.get_close_matches(word.lower(), terms.HINTS, 1, 0.8)
+        if near and near[0] != word.lower():
+            advice = f"did you mean {quoted(near[0])}?"
+        elif self._who is None:
+            advice = "no agent, key, wallet, schedule, plugin or skill has this name"
+        else:
+            known = ", ".join(each[1] for each in terms.EXAMPLES.values())
+            advice = f"write such as: {known}"
+        raise InvalidRequest(f"{quoted(word)} is not understood, in {quoted(rest[:60])}; {advice}")
+
+    def _principal(self) -> bool:
+        """Read whom the grant is for, which mostly begins the sentence."""
+        if self._is_named:
+            return False
+        start = self._at
+        match = self._take(terms.WHO)
+        name = None if match is None else match["name"] or match["bare"]
+        if match is None or name is None or name.lower() in terms.NO_NAMES:
+            self._at = start
+            return self._who is not None and self._take(terms.MAY) is not None
+        word = match["kind"] or match["behind"]
+        kind = None if word is None else terms.KINDS[word.lower()]
+        if kind == "site":
+            found = [f"{SITE}{read_site(name, 'site')}"]
+        else:
+            found = self.words.principals(kind, _unquoted(name))
+        if not found and kind is None:
+            self._at = start
+            return False
+        if not found:
+            raise InvalidRequest(f"No {kind} is called {quoted(_unquoted(name)[:60])}")
+        who = self._choose(found)
+        if self._who not in (None, who):
+            raise InvalidRequest(
+                f"The sentence is about {who}, and grants of {self._who} are meant"
+            )
+        self._who = who
+        self._is_named = True
+        return True
+
+    def _verb(self) -> bool:
+        match = self._take(terms.VERB)
+        if match is None:
+            return False
+        if self._clause.amounts:
+            self._clauses.append(_Clause())
+        word = match["verb"].lower()
+        # "make" stands before paid requests only.
+        verb = str(terms.VERBS.get(word, "pay"))
+        if verb == "buy" and self._take(terms.PAID_REQUESTS) is not None:
+            verb = _PAID_REQUEST
+        elif verb == "buy":
+            # Grants limit what leaves, so an amount that is bought limits nothing.
+            into = self._assets()
+            if not into:
+                raise InvalidRequest(
+                    'After "buy" an asset is expected, such as "buy USDC with up to 1 SOL a day": '
+                    "a grant limits what is paid, not what is bought"
+                )
+            self._clause.into += into
+            self._take(terms.WITH)
+            verb = Operation.SWAP.value
+        self._clause.verbs[verb] = None
+        self._take(terms.OBJECT)
+        self._named_asset()
+        return True
+
+    def _named_asset(self) -> None:
+        """Read the asset behind a verb that has no amount there, as in "send USDC to alice"."""
+        start = self._at
+        self._take(terms.SOME)
+        asset = self._asset_at()
+        end = self._at
+        if asset in (None, terms.USD) or self._number() is not None:
+            self._at = start
+        else:
+            self._at = end
+            self._clause.named.append(str(asset))
+
+    def _fill(self) -> bool:
+        return self._take(terms.FILLER) is not None
+
+    def _asset_at(self) -> str | None:
+        """Read an asset's symbol or mint; `terms.USD` for the word dollars."""
+        start = self._at
+        match = self._take(terms.ASSET)
+        if match is not None:
+            if match[0].lower() in terms.DOLLARS:
+                return terms.USD
+            found = self.words.asset(match[0])
+            if found is not None:
+                return found
+        self._at = start
+        return None
+
+    def _assets(self) -> list[str]:
+        """Read a list of assets."""
+        found = []
+        end = self._at
+        while (asset := self._asset_at()) is not None:
+            found.append(asset)
+            end = self._at
+            if not self._next():
+                break
+        self._at = end
+        return found
+
+    def _next(self) -> bool:
+        """Read what stands between two items of a list."""
+        match = terms.NEXT.match(self.text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match is not None
+
+    def _sum(self, *, unit: bool = True) -> _Amount | None:
+        """Read a number with its asset, on either side of it, without a period."""
+        start = self._at
+        if self._take(terms.DOLLAR_SIGN) is not None:
+            number, asset = self._number(), terms.USD
+            behind = self._at
+            token = self._asset_at() if number else None
+            if token in terms.DOLLAR_TOKENS:
+                asset = str(token)
+            else:
+                self._at = behind
+        else:
+            asset_before = self._asset_at()
+            number = self._number()
+            asset = asset_before or (self._asset_at() if number else None) or ""
+        if number is None or (unit and not asset):
+            self._at = start
+            return None
+        return _Amount(number, asset or None, None)
+
+    def _number(self) -> str | None:
+        match = self._take(terms.ONE_NUMBER)
+        if match is None:
+            return None
+        number = _digits(match["number"].lower())
+        if "," in number:
+            # A thousand, or one with three decimals.
+            number = self._choose([number.replace(",", ""), number.partition(",")[0]])
+        return f"{Decimal(number) * 1_000:f}" if match["thousand"] else number
+
+    def _dollars_asset(self) -> str | None:
+        """Read the asset that an amount in dollars is of; None if the text does not say it."""
+        if self._take(terms.ANY_ASSET) is not None:
+            return ANY_ASSET
+        start = self._at
+        if self._take(terms.OF) is not None:
+            asset = self._asset_at()
+            if asset in terms.DOLLAR_TOKENS:
+                return asset
+            self._at = start
+        return None
+
+    def _meant_dollars(self) -> str:
+        """Return the asset that dollars mean if the text does not say it."""
+        usdc = self.words.asset("USDC")
+        limits = [each.asset for clause in self._clauses for each in clause.amounts]
+        known = [each for each in (usdc, ANY_ASSET) if each is not None]
+        return self._choose([each for each in known if each in limits][:1] or known)
+
+    def _period_at(self) -> str | None:
+        match = self._take(terms.PERIOD)
+        if match is None:
+            return None
+        if match["once"]:
+            return terms.AT_ONCE
+        if match["adverb"]:
+            return terms.ADVERBS[match["adverb"].lower()]
+        if match["unit"]:
+            return terms.UNITS[match["unit"].lower()]
+        count, unit = int(_digits(match["count"].lower())), match["units"].lower()[0]
+        if unit == "w":
+            count, unit = 7 * count, "d"
+        return "24h" if (count, unit) == (1, "d") else f"{count}{unit}"
+
+    def _amount(self) -> bool:
+        start = self._at
+        self._take(terms.LIMIT)
+        before = None if self._take(terms.PERIODS_LIMIT) is None else self._period_at()
+        self._take(terms.LIMIT)
+        amount = self._sum() or self._sum(unit=False)
+        if amount is None:
+            self._at = start
+            return False
+        said = self._dollars_asset() if amount.asset == terms.USD else None
+        self._take(terms.LIMIT_BEHIND)
+        amount.period = self._period_at() or before
+        self._take(terms.LIMIT_BEHIND)
+        if amount.asset == terms.USD:
+            amount.asset = said or self._dollars_asset() or self._meant_dollars()
+        if amount.asset is None:
+            units = [*(each.asset for each in self._clause.amounts[-1:]), *self._clause.named]
+            if amount.period is None or not units:
+                self._at = start
+                return False
+            amount.asset = units[0]
+        self._clause.amounts.append(amount)
+        return True
+
+    def _standing_period(self) -> bool:
+        """Read a period that stands before or behind its amounts."""
+        period = self._period_at()
+        if period is None:
+            return False
+        without = [each for each in self._clause.amounts if each.period is None]
+        for each in without:
+            each.period = period
+        if not without:
+            if self._clause.amounts or self._period is not None:
+                raise InvalidRequest(
+                    "The sentence has a period without an amount; write each amount with its "
+                    'period, such as "5 USDC a day"'
+                )
+            self._period = period
+        return True
+
+    def _ask(self) -> bool:
+        start = self._at
+        if self._take(terms.ASK_THEN_ABOVE) is not None:
+            amounts = [self._sum(unit=False)]
+        elif self._take(terms.ABOVE_THEN_ASK) is not None:
+            amounts = [self._sum(unit=False)]
+            while self._take(terms.OR):
+                amounts.append(self._sum(unit=False))
+            if self._take(terms.ASKS) is None:
+                amounts = [None]
+        elif self._take(terms.ASK_ALWAYS) is not None:
+            amounts = [_Amount("0", None, None)]
+        else:
+            return False
+        for amount in amounts:
+            if amount is None:
+                self._at = start
+                return False
+            if amount.asset == terms.USD:
+                amount.asset = self._dollars_asset() or self._meant_dollars()
+            self._clause.asks.append(amount)
+        return True
+
+    def _ask_new(self) -> bool:
+        if self._take(terms.ASK_NEW) is None:
+            return False
+        self._put("new", NewRecipient.HOLD.value)
+        return True
+
+    def _refuse_new(self) -> bool:
+        if self._take(terms.REFUSE_NEW) is None:
+            return False
+        self._put("new", NewRecipient.REFUSE.value)
+        return True
+
+    def _rate(self) -> bool:
+        start = self._at
+        match = self._take(terms.RATE)
+        period = None if match is None else self._period_at()
+        if match is None or period in (None, terms.AT_ONCE):
+            self._at = start
+            return False
+        word = (match["word"] or match["count"]).lower()
+        count = {"once": "1", "twice": "2"}.get(word) or _digits(word)
+        if not count.isdigit() or len(count) > 9:
+            raise InvalidRequest(f"A whole number of transactions is expected, not {count}")
+        rates = self._shared.setdefault("rate", {})
+        if rates.setdefault(period, int(count)) != int(count):
+            raise InvalidRequest("The sentence limits the transactions of one period twice")
+        return True
+
+    def _costs(self) -> bool:
+        match = self._take(terms.COSTS[0]) or self._take(terms.COSTS[1])
+        if match is None:
+            return False
+        if self._period_at() not in (None, "24h"):
+            raise InvalidRequest('Fees are limited in a day, such as "fees up to 0.01 SOL a day"')
+        self._put("costs", _digits(match["amount"]))
+        return True
+
+    def _bound(self) -> bool:
+        match = self._take(terms.BOUND)
+        if match is None:
+            return False
+        number, unit, what = (
+            match[each] or match[f"_{each}"] for each in ("number", "unit", "what")
+        )
+        bps = Decimal(number) * (1 if unit.lower() == "bps" else 100)
+        if bps != int(bps) or bps > 10_000:
+            raise InvalidRequest("A percentage with at most two decimals is expected")
+        name = "slippageBps" if what.lower() == "slippage" else "impactBps"
+        self._clause.bounds[name] = int(bps)
+        return True
+
+    def _hours(self) -> bool:
+        start = self._at
+        match = self._take(terms.HOURS)
+        if match is None:
+            return False
+        first, second = (
+            [each and each.lower() for each in match.groups()[at : at + 3]] for at in (0, 3)
+        )
+        is_time = match["zone"] or any((*first[1:], *second[1:]))
+        if not is_time:
+            self._at = start
+            return False
+        if not match["zone"]:
+            raise InvalidRequest(
+                f"{quoted(match[0].strip())} has no time zone; hours are in UTC, such as "
+                '"from 9:00 to 17:00 UTC"'
+            )
+        self._put("hours", f"{_time_of_day(*first)}-{_time_of_day(*second)} UTC")
+        return True
+
+    def _until(self) -> bool:
+        match = self._take(terms.UNTIL)
+        if match is None:
+            return False
+        text = match["time"]
+        if "T" not in text[10:11]:
+            text = _end_of(text, is_whole=terms.INCLUSIVE.match(match["how"]) is not None)
+        self._put("until", text)
+        return True
+
+    def _requests(self) -> bool:
+        paying = {"pay", "spend"} & set(self._clause.verbs)
+        if not paying or self._take(terms.PAID_REQUESTS) is None:
+            return False
+        for each in paying:
+            del self._clause.verbs[each]
+        self._clause.verbs[_PAID_REQUEST] = None
+        return True
+
+    def _wallet(self) -> bool:
+        start = self._at
+        match = self._take(terms.FROM)
+        found = [] if match is None else self.words.principals("wallet", _unquoted(match["name"]))
+        if not found:
+            self._at = start
+            return False
+        self._put("wallet", self._choose(found).partition(":")[2])
+        return True
+
+    def _via(self) -> bool:
+        found = []
+        end = self._at
+        while (match := self._take(terms.VIA)) is not None:
+            # A word without a dot is a name that nobody has.
+            if "." not in match["site"] or terms.NUMBER_ONLY.fullmatch(match["site"]):
+                break
+            site = match["site"].rstrip(".").lower()
+            found.append(f"{SITE}{read_site(site, 'site')}")
+            end = self._at
+            if not self._next():
+                break
+        self._at = end
+        self._extend(self._clause.via, found, "sites")
+        return bool(found)
+
+    def _recipients(self) -> bool:
+        start = self._at
+        is_said = self._take(terms.TO) is not None
+        if not is_said and self._clause.amounts:
+            return False
+        if Operation.SWAP.value in self._clause.verbs or not (is_said or self._clause.verbs):
+            self._at = start
+            return False
+        found = []
+        end = self._at
+        while (one := self._recipient()) is not None:
+            found.append(one)
+            end = self._at
+            if not self._next():
+                break
+        if not found and is_said and not self._is_site(start):
+            name = self._take(terms.RECIPIENT)
+            if name is not None:
+                raise InvalidRequest(
+                    f"No contact, group or wallet is called {quoted(name['name'][:60])}"
+                )
+        self._at = end if found else start
+        self._extend(self._clause.to, found, "recipients")
+        if found and not self._clause.amounts and not self._clause.named:
+            self._named_asset()
+        return bool(found)
+
+    def _extend(self, known: list[str], found: Sequence[str], what: str) -> None:
+        """Add the items of a list, which the text may have once: otherwise the first list's limits
+        would hold for the second list too."""
+        if known and found:
+            raise InvalidRequest(
+                f"The sentence names {what} twice; write a sentence for each, or one list"
+            )
+        known += found
+
+    def _is_site(self, at: int) -> bool:
+        match = terms.VIA.match(self.text, at)
+        return match is not None and "." in match["site"]
+
+    def _recipient(self) -> str | None:
+        start = self._at
+        meanings: list[str] = []
+        for pattern, meaning in ((terms.ANYBODY, ANYBODY), (terms.OWN, OWN)):
+            if self._take(pattern) is not None:
+                meanings = [meaning]
+                break
+        else:
+            match = self._take(terms.RECIPIENT)
+            if match is not None:
+                meanings = self.words.addresses(_unquoted(match["name"]))
+        if not meanings:
+            self._at = start
+            return None
+        return self._choose(meanings)
+
+    def _into(self) -> bool:
+        start = self._at
+        if Operation.SWAP.value not in self._clause.verbs:
+            return False
+        self._take(terms.INTO)
+        found = self._assets() if self._at > start else []
+        if not found or terms.USD in found:
+            self._at = start
+            return False
+        self._extend(self._clause.into, found, "assets to buy")
+        return True
+
+    def _documents(self) -> list[dict[str, Any]]:
+        clauses = [each for each in self._clauses if each.verbs]
+        if not clauses:
+            raise InvalidRequest(
+                f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known"
+            )
+        if len(clauses) > 1 and {"rate", "costs"} & set(self._shared):
+            raise InvalidRequest(
+                "A limit of transactions or fees holds for each grant; write a sentence for each "
+                "operation"
+            )
+        to = next((each.to for each in clauses if each.to), [])
+        for clause in clauses:
+            clause.to = clause.to or list(to)
+            self._share_periods(clause.amounts)
+        return [self._document(each) for each in clauses]
+
+    def _share_periods(self, amounts: Sequence[_Amount]) -> None:
+        """Give amounts without a period that of the sentence or of the next amount, or choose."""
+        following: str | None = None
+        for each in reversed(amounts):
+            if each.period is None:
+                each.period = self._period or following
+            elif each.period != terms.AT_ONCE:
+                following = each.period
+        missing = [each for each in amounts if each.period is None]
+        if missing:
+            period = self._choose(["24h", "7d", "30d"])
+            for each in missing:
+                each.period = period
+
+    def _document(self, clause: _Clause) -> dict[str, Any]:
+        document: dict[str, Any] = {"who": self._who}
+        document["may"] = self._operations(clause)
+        document |= {name: self._shared[name] for name in ("wallet",) if name in self._shared}
+        assets = _limits(clause.amounts)
+        moves = set(document["may"]) - {APPROVE, Operation.LAUNCH.value}
+        if moves and not assets:
+            raise InvalidRequest(
+                'The sentence lacks an amount and a period, such as "up to 5 USDC a day"'
+            )
+        if clause.named and set(assets) - set(clause.named):
+            raise InvalidRequest(
+                f"The sentence is about {' and '.join(clause.named)}, and has an amount of another "
+                "asset; a grant limits what leaves, not what is bought"
+            )
+        for ask in clause.asks:
+            _add_ask(assets, ask)
+        if assets:
+            document["assets"] = {
+                name: {"usd": limit} if name == ANY_ASSET else limit
+                for name, limit in assets.items()
+            }
+        if clause.to and SENT.intersection(document["may"]):
+            document["to"] = list(dict.fromkeys(clause.to))
+        if clause.via:
+            document["via"] = clause.via
+        for name in ("new", "costs", "rate", "hours", "until"):
+            if name in self._shared:
+                document[name] = self._shared[name]
+        swap: dict[str, Any] = dict(clause.bounds)
+        if clause.into:
+            swap["into"] = list(dict.fromkeys(clause.into))
+        if swap:
+            document["swap"] = swap
+        if document.get("to") == [ANYBODY]:
+            del document["to"]
+        return document
+
+    def _operations(self, clause: _Clause) -> list[str]:
+        found: dict[str, None] = {}
+        for verb in clause.verbs:
+            if verb == _PAID_REQUEST or (verb == "pay" and clause.via):
+                meanings = [Operation.PAY.value]
+            elif verb == "pay" and clause.to and clause.to != [ANYBODY]:
+                meanings = [Operation.TRANSFER.value]
+            elif verb in ("pay", "spend"):
+                meanings = [Operation.TRANSFER.value, Operation.PAY.value]
+            else:
+                meanings = [verb]
+            found[self._choose(meanings)] = None
+        return list(found)
+
+
+def _limits(amounts: Iterable[_Amount]) -> dict[str, dict[str, Any]]:
+    assets: dict[str, dict[str, Any]] = {}
+    for each in amounts:
+        assert each.asset is not None
+        assert each.period is not None
+        limit = assets.setdefault(each.asset, {"per": {}})
+        once = each.period == terms.AT_ONCE
+        into, key = (limit, "perTx") if once else (limit["per"], each.period)
+        if key in into:
+            raise InvalidRequest(f"The sentence has two amounts of {each.asset} for one period")
+        into[key] = each.amount
+    for asset, limit in assets.items():
+        if not limit["per"]:
+            raise InvalidRequest(
+                f"The sentence limits {asset} in one transaction only; add how much in a period, "
+                'such as "and 20 a day"'
+            )
+    return assets
+
+
+def _add_ask(assets: Mapping[str, dict[str, Any]], ask: _Amount) -> None:
+    """Add the amount above which a person is asked, to its asset or to the only asset."""
+    found = list(assets) if ask.asset is None else [ask.asset]
+    if ask.amount == "0":
+        found = list(assets)
+    elif len(found) != 1 or found[0] not in assets:
+        raise InvalidRequest(
+            "The sentence asks a person above an amount of an asset that it does not limit, or "
+            'does not say of which; write such as "ask me above 2 USDC"'
+        )
+    for each in found:
+        if assets[each].setdefault("hold", ask.amount) != ask.amount:
+            raise InvalidRequest(f"The sentence asks a person above two amounts of {each}")
+
+
+def _time_of_day(hour: str, minute: str | None, half: str | None) -> str:
+    at = int(hour)
+    if half in ("am", "pm"):
+        if not 1 <= at <= 12:
+            raise InvalidRequest(f"{hour} {half} is no time of day")
+        at = at % 12 + (12 if half == "pm" else 0)
+    return f"{at:02d}:{minute or '00'}"
+
+
+def _end_of(text: str, *, is_whole: bool) -> str:
+    """Return when a grant ends that ends on a day or with a year: as the day begins, or ends."""
+    if len(text) == 4:
+        if not is_whole:
+            raise InvalidRequest(f'Write "until the end of {text}", or a date')
+        return f"{int(text) + 1}-01-01T00:00:00Z"
+    for each in terms.DATES:
+        try:
+            day = datetime.strptime(text.replace(",", ""), each) + timedelta(days=is_whole)
+        except ValueError:
+            continue
+        return f"{day.date().isoformat()}T00:00:00Z"
+    raise InvalidRequest(f"{quoted(text)} is no date such as 2026-12-31")
+
+
+def _digits(count: str) -> str:
+    """Return a number in digits that may be written as a word."""
+    if count.startswith("half"):
+        return "0.5"
+    return str(terms.COUNTS.index(count) + 1) if count in terms.COUNTS else count
+
+
+def _unquoted(name: str) -> str:
+    """Return a name without its quotes, or the id behind a quoted name."""
+    match = re.fullmatch(rf"({terms.QUOTED})(?: \((.+)\))?", name)
+    if match is None:
+        return name
+    return match[2] or str(json.loads(match[1]))
