@@ -134,7 +134,9 @@ def _sentence_of(
         return None
     if len(named) != 1 or asset is None or most is None:
         raise click.UsageError("Give --agent or --key, and --asset and --max")
-    said = f"{named[0]} may {' and '.join(may or ['transfer'])} up to {most:f} {asset} a {per}"
+    # "pay alice" would be a transfer.
+    verbs = ["pay for requests" if each == Operation.PAY else each for each in may or ["transfer"]]
+    said = f"{named[0]} may {' and '.join(verbs)} up to {most:f} {asset} a {per}"
     if at_once is not None:
         said += f" and {at_once:f} {asset} at once"
     if to:

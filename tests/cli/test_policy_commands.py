@@ -56,6 +56,14 @@ def test_a_persons_words_are_stored_as_the_sentence_that_was_shown(live: Live) -
     ) in sentences(live)
 
 
+def test_options_to_pay_make_no_grant_to_transfer(live: Live) -> None:
+    key = live.key()
+    options = ("--may", "pay", "--may", "stake", "--asset", "SOL", "--max", "1", "--to", STRANGER)
+    live.run("policy", "grant", "add", "--key", key, *options, "--yes")
+    means = f"Key {key} may pay and stake up to 1 SOL a day, to {STRANGER}."
+    assert means in sentences(live)
+
+
 def test_a_sentence_with_several_meanings_is_never_stored_unasked(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
