@@ -189,7 +189,7 @@ def leaving_list(judged: Judged, tokens: TokenList, people: People) -> None:
 
 
 def line_texts(line: Mapping[str, Any], tokens: TokenList, people: People) -> list[str]:
-    """Return `3 SOL`, and for a recipient `to wallet savings, <address>` and the account."""
+    """Return a line's texts: the amount, then its recipient (if any) by name and address."""
     amount = units_text(line["asset"], int(line["units"]), tokens, line)
     receiver, owner = line.get("account"), line.get("owner")
     if receiver is None:

@@ -76,7 +76,7 @@ _EFFECTS = response_object(
             )
         ),
         "closedAccounts": mapping(
-            Text("The recipient."), "The SOL's recipient, by closed account."
+            Text("The recipient."), "Closed account to the recipient of its SOL."
         ),
     }
 )
