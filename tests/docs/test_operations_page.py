@@ -81,7 +81,7 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert heartbeat in TEXT
     assert queue.PRUNE_S == 60
     assert "frozen for a minute ends with 1" in TEXT
-    assert f"finishes open requests for {BOUNDS.stop_s:g} s" in TEXT
+    assert f"has {BOUNDS.stop_s:g} s to finish open requests" in TEXT
     assert f"gives its running cycles {queue.GRACE_S:g} s to end" in TEXT
     assert f"waits for payments, {CONFIRM_WAIT_S:g} s at most" in TEXT
     assert f"at most {jobs.BACKLOG:,} wait as jobs" in TEXT
@@ -91,7 +91,7 @@ def test_leases_heartbeats_and_waits_are_the_codes() -> None:
     assert f"line and headers | {BOUNDS.head_bytes // 1024} KiB |" in TEXT
     assert f"an answered request | {BOUNDS.head_s:g} s |" in TEXT
     assert f"| idle connection | {BOUNDS.idle_s:g} s |" in TEXT
-    assert f"before it closes them itself, after {BOUNDS.idle_s:g} s" in TEXT
+    assert f"before the process closes them itself, after {BOUNDS.idle_s:g} s" in TEXT
     assert f"does not read | {BOUNDS.unread_s:g} s |" in TEXT
     assert f"limit of open files to {OPEN_FILES:,} if the hard limit allows it" in TEXT
     assert f"a hard limit of {4 * MAX_CONNECTIONS:,} or more" in TEXT
