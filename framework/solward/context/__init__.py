@@ -209,10 +209,10 @@ class AgentView:
 class SkillContext(OperationMethods):
     """A skill's access to one wallet: read the ledger, and request transactions. It has no key.
 
-    Rules and grants judge every money call. It returns the stored record, with the status
-    `confirmed`, or `pending` if the ledger did not answer in time; a pending transaction may still
-    land. It raises `GuardrailBlocked` if a rule refuses it and `TransactionFailed` if it fails,
-    both with the stored record. `pay` returns a `PaidAnswer` instead of a record.
+    Rules and grants decide on every money call. A money call returns the stored record, with the
+    status `confirmed`, or `pending` if the ledger did not answer in time; a pending transaction may
+    still land. It raises `GuardrailBlocked` if a rule refuses it and `TransactionFailed` if it
+    fails, both with the stored record. `pay` returns a `PaidAnswer` instead of a record.
 
     The context ends with the call. After that, every money call, read and request raises
     `SkillError` `call_ended`. Attributes cannot be assigned.
@@ -369,7 +369,7 @@ class SkillContext(OperationMethods):
     ) -> tuple[TransactionRecord, ...]:
         """Return the wallet's records that plugins of this distribution requested, newest first.
 
-        Refused transactions are among them, and those of every caller.
+        The result includes refused transactions, and records of every caller's requests.
 
         Args:
             type: return only records of this `TransactionType`.
@@ -403,11 +403,12 @@ class SkillContext(OperationMethods):
         details: Mapping[str, Any] | None = None,
         remember: Remember = (),
     ) -> TransactionRecord:
-        """Have a transaction of your own judged, signed and sent.
+        """Send a transaction that you built, if every rule allows it.
 
-        Give `instructions`, or a whole transaction as `wire`. Declare everything that it does to
-        the wallet. It is blocked if its bytes can take more than declared, if it does more in the
-        simulation, or if it gives control of an account away. Instructions that name the wallet's
+        Give `instructions`, or a whole transaction as `wire`. Declare every change that the
+        transaction makes to the wallet. Solward blocks the transaction if its bytes can take more
+        than you declared, if it does more in the simulation, or if it gives control of an account
+        away. Instructions that name the wallet's
         key must be of a program that Solward decodes; use `pocket` to call any other program.
 
         Args:
@@ -417,10 +418,11 @@ class SkillContext(OperationMethods):
                 instructions do that and nothing more; or `swap` if one asset leaves and another
                 must arrive.
             lamports_out: lamports that leave, without fee and rent.
-            rent_lamports: most lamports of rent for accounts that it opens.
+            rent_lamports: most lamports of rent for accounts that the
+                transaction opens.
             tokens_out: the most units that leave, by mint.
             tokens_in: the least units that must arrive, by mint.
-            destinations: addresses that receive; the blocked addresses are refused.
+            destinations: addresses that receive. Solward refuses blocked addresses.
             may_close: token accounts of the wallet that it closes. Their rent must return to the
                 wallet.
             details: for the record, JSON with amounts as `Decimal`. Addresses, mint and amount of
@@ -472,8 +474,8 @@ class SkillContext(OperationMethods):
         Args:
             build: an async function that gets the pocket's address, called once the pocket is
                 funded. It returns instructions, for which the pocket pays the fee, or the bytes of
-                a transaction that lacks only the pocket's signature. The wallet may receive in
-                them; it signs nothing.
+                a transaction that lacks only the pocket's signature. The wallet may
+                receive in this transaction, but signs nothing.
             lamports: lamports to put in. They pay the fee and the rent of accounts that the call
                 opens. After the fee the pocket must hold 0 lamports or the rent of an account of 0
                 bytes.
@@ -484,7 +486,7 @@ class SkillContext(OperationMethods):
             program: base58 address of the program of a position; give it with `position`.
             position: a name for a pocket that is kept, one for each program and name. A call can
                 take all that is in it.
-            stays: leave the pocket's contents there, as a position that is at risk.
+            stays: keep the pocket's contents in the pocket, as a position that is at risk.
             details: for the record, JSON with amounts as `Decimal`.
             remember: entries to write to the store together with the pending record.
 
@@ -524,7 +526,7 @@ class SkillContext(OperationMethods):
 
         The answer is returned whatever its status. If it is not 2xx, the site may still have been
         paid: `payment` says so, and the amount counts until the ledger shows that nothing was paid.
-        Do not request it again while `payment.status` is `pending`.
+        Do not repeat the request while `payment.status` is `pending`.
 
         It raises the same errors as the other money calls, too.
 
@@ -534,7 +536,7 @@ class SkillContext(OperationMethods):
             body: at most 64 KiB; text is sent as UTF-8.
             max: the most to pay, in whole units and a symbol or mint: `0.05 USDC`.
             remember: entries to write to the store together with the pending record. If the site
-                asks for no payment, none is written.
+                asks for no payment, no entry is written.
 
         Raises:
             InvalidRequest: if a value is not valid, or if no offer of the site may be paid; nothing
