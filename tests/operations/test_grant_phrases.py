@@ -16,11 +16,12 @@ from solward.types.errors import InvalidRequest
 from solward.vault.grants.spelling import Names
 
 ALICE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+CAROL = "2FduZzV11a6cvRtFMv3fHL8jsMWjYDCYPyV6ZzzSoMb4"
 BOB = "FAe4sisG95oZ42w7buUn5qEE4TAnfTTFPiguZUHmhiF"
 NAMES = Names(
     token_list("localnet"),
     {
-        "agent": {"a1": "scout", "a2": "Bob the agent", "a3": "twin"},
+        "agent": {"a1": "scout", "a2": "Bob the agent", "a3": "twin", "a4": "Always"},
         "key": {"k1": "payroll", "k2": "twin"},
         "wallet": {"w1": "treasury"},
         "schedule": {},
@@ -34,6 +35,7 @@ CONTACTS = [
     KnownAddress(ALICE, "alice"),
     KnownAddress(BOB, "Bob"),
     KnownAddress(BOB, "both"),
+    KnownAddress(CAROL, "always"),
 ]
 WORDS = Vocabulary(NAMES, AddressBook.from_lists([], CONTACTS))
 FIVE = f"Agent scout may transfer up to 5 USDC a day, to {ALICE}"
@@ -136,6 +138,17 @@ UNDERSTOOD = {
     "With a maximum slippage of 1%, scout may change up to two SOL into USDC every day": (
         "Agent scout may swap up to 2 SOL a day; swaps only into USDC; slippage at most 1%."
     ),
+    "scout may send 10 SOL to alice monthly, 5 USDC daily": (
+        f"Agent scout may transfer up to 10 SOL in 30 days, and up to 5 USDC a day, to {ALICE}."
+    ),
+    "scout may send 5 USDC a day to alice and stake 1 SOL a week, always ask me": (
+        f"{FIVE}; above 0 USDC a person is asked. Agent scout may stake up to 1 SOL a week; above 0"
+        " SOL a person is asked."
+    ),
+    "scout may send alice 5 USDC a day, 22:00 to 6:00 UTC": f"{FIVE}; from 22:00 to 06:00 UTC.",
+    'scout may send 5 USDC a day to "always"': (
+        f"Agent scout may transfer up to 5 USDC a day, to {CAROL}."
+    ),
     "key payroll may approve holds": "Key payroll may approve what is held.",
 }
 
@@ -179,6 +192,24 @@ REFUSED = {
     "scout may buy 5 USDC a day": "a grant limits what is paid",
     "scout may send 5 USDC a day from 9:00 to 17:00": "hours are in UTC",
     "scout may send 5 USDC a day until 31 Foo 2026": "is no date",
+    r'"a\q" may send 5 USDC a day': "escapes as in JSON",
+    "scout may, with at most 1 USDC a day, send 20 USDC a day to alice": "two amounts of USDC",
+    "scout may approve swaps": 'After "approve" stands what is held',
+    "scout may stake 1 SOL a day to alice": "Recipients limit transfers",
+    "scout may send 5 USDC a day and swap 1 SOL a day into USDC": "alone",
+    "scout may send 5 USDC a day and swap 1 SOL a day, slippage 1%": "alone",
+    "scout may send 5 USDC a day and pay api.a.com 1 SOL a day": "alone",
+    "scout may send 5 USDC a day and stake 1 SOL a day, ask me above 2": "of which of its assets",
+    "scout may launch tokens, always ask me": "limits none",
+    "scout may send 5 USDC in total": "no limit for ever",
+    "scout may send a total of 5 USDC to alice": "no limit for ever",
+    "scout may send with a daily limit of 5 USDC a week": "two periods for one amount",
+    "scout may swap 1 SOL a day, slippage 1%, slippage 5%": "slippage twice",
+    "scout may send 5 USDC a day, 9 to 5 UTC": "with am or pm",
+    "scout may send 5 USDC a day, 1 to 5pm UTC": "with am or pm",
+    "scout may send 5 USDC a day to group alice": 'is called "alice"',
+    "scout may send 5 USDC a day to always": 'is called "always"',
+    "Always may send 5 USDC a day": "it needs quotes",
     "scout may send 5 USDC a day until 2026": 'Write "until the end of 2026"',
     "scout may send 5 USDC a day, 13pm to 5pm UTC": "is no time of day",
     "scout may send 5 USDC and 1 SOL a day, ask me above 2": "does not say of which",

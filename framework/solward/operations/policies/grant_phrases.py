@@ -100,7 +100,6 @@ class _Clause:
     via: list[str] = field(default_factory=list)
     into: list[str] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
-    bounds: dict[str, int] = field(default_factory=dict)
 
 
 def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[dict[str, Any]]]:
@@ -158,6 +157,7 @@ class _Reader:
         self._period: str | None = None
         self._clauses = [_Clause()]
         self._shared: dict[str, Any] = {}
+        self._bounds: dict[str, int] = {}
 
     def read(self) -> list[dict[str, Any]]:
         """Return the grants' documents; raises `InvalidRequest`."""
@@ -222,7 +222,9 @@ class _Reader:
         if near and near[0] != word.lower():
             advice = f"did you mean {quoted(near[0])}?"
         elif self._who is None:
-            advice = "no agent, key, wallet, schedule, plugin or skill has this name"
+            advice = (
+                "no agent, key, wallet, schedule, plugin or skill has this name, or it needs quotes"
+            )
         else:
             known = ", ".join(each[1] for each in terms.EXAMPLES.values())
             advice = f"write such as: {known}"
@@ -235,7 +237,7 @@ class _Reader:
         start = self._at
         match = self._take(terms.WHO)
         name = None if match is None else match["name"] or match["bare"]
-        if match is None or name is None or name.lower() in terms.NO_NAMES:
+        if match is None or name is None or not _is_name(name):
             self._at = start
             return self._who is not None and self._take(terms.MAY) is not None
         word = match["kind"] or match["behind"]
@@ -262,7 +264,7 @@ class _Reader:
         match = self._take(terms.VERB)
         if match is None:
             return False
-        if self._clause.amounts:
+        if self._clause.amounts and self._clause.verbs:
             self._clauses.append(_Clause())
         word = match["verb"].lower()
         # "make" stands before paid requests only.
@@ -280,6 +282,8 @@ class _Reader:
             self._clause.into += into
             self._take(terms.WITH)
             verb = Operation.SWAP.value
+        if verb == APPROVE and self._take(terms.HELD) is None:
+            raise InvalidRequest('After "approve" stands what is held, such as "approve holds"')
         self._clause.verbs[verb] = None
         self._take(terms.OBJECT)
         self._named_asset()
@@ -377,9 +381,9 @@ class _Reader:
     def _meant_dollars(self) -> str:
         """Return the asset that dollars mean if the text does not say it."""
         usdc = self.words.asset("USDC")
-        limits = [each.asset for clause in self._clauses for each in clause.amounts]
+        limits = {each.asset for clause in self._clauses for each in clause.amounts}
         known = [each for each in (usdc, ANY_ASSET) if each is not None]
-        return self._choose([each for each in known if each in limits][:1] or known)
+        return self._choose([each for each in known if each in limits] or known)
 
     def _period_at(self) -> str | None:
         match = self._take(terms.PERIOD)
@@ -406,9 +410,17 @@ class _Reader:
             self._at = start
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
-        self._take(terms.LIMIT_BEHIND)
-        amount.period = self._period_at() or before
-        self._take(terms.LIMIT_BEHIND)
+        behind = self._take(terms.LIMIT_BEHIND)
+        period = self._period_at()
+        if None not in (before, period):
+            raise InvalidRequest("The sentence has two periods for one amount")
+        amount.period = period or before
+        behind = self._take(terms.LIMIT_BEHIND) or behind
+        limit = self.text[start : self._at]
+        if amount.period is None and terms.FOR_EVER.match(limit) is not None:
+            raise InvalidRequest(
+                'A grant has no limit for ever; write a period, such as "5 USDC in 30 days"'
+            )
         if amount.asset == terms.USD:
             amount.asset = said or self._dollars_asset() or self._meant_dollars()
         if amount.asset is None:
@@ -508,7 +520,8 @@ class _Reader:
         if bps != int(bps) or bps > 10_000:
             raise InvalidRequest("A percentage with at most two decimals is expected")
         name = "slippageBps" if what.lower() == "slippage" else "impactBps"
-        self._clause.bounds[name] = int(bps)
+        if self._bounds.setdefault(name, int(bps)) != int(bps):
+            raise InvalidRequest(f"The sentence limits the {what} twice")
         return True
 
     def _hours(self) -> bool:
@@ -528,7 +541,7 @@ class _Reader:
                 f"{quoted(match[0].strip())} has no time zone; hours are in UTC, such as "
                 '"from 9:00 to 17:00 UTC"'
             )
-        self._put("hours", f"{_time_of_day(*first)}-{_time_of_day(*second)} UTC")
+        self._put("hours", _hours_text(first, second))
         return True
 
     def _until(self) -> bool:
@@ -553,7 +566,9 @@ class _Reader:
     def _wallet(self) -> bool:
         start = self._at
         match = self._take(terms.FROM)
-        found = [] if match is None else self.words.principals("wallet", _unquoted(match["name"]))
+        found: list[str] = []
+        if match is not None and _is_name(match["name"]):
+            found = self.words.principals("wallet", _unquoted(match["name"]))
         if not found:
             self._at = start
             return False
@@ -595,7 +610,8 @@ class _Reader:
             name = self._take(terms.RECIPIENT)
             if name is not None:
                 raise InvalidRequest(
-                    f"No contact, group or wallet is called {quoted(name['name'][:60])}"
+                    f"No contact, group or wallet is called {quoted(name['name'][:60])}; a name "
+                    "that is a word of grants needs quotes"
                 )
         self._at = end if found else start
         self._extend(self._clause.to, found, "recipients")
@@ -625,8 +641,12 @@ class _Reader:
                 break
         else:
             match = self._take(terms.RECIPIENT)
-            if match is not None:
+            if match is not None and _is_name(match["name"]):
                 meanings = self.words.addresses(_unquoted(match["name"]))
+                kind = (match["kind"] or match["behind"] or "").lower()
+                if kind:
+                    is_group = kind in ("group", "members of")
+                    meanings = [each for each in meanings if each.startswith("@") is is_group]
         if not meanings:
             self._at = start
             return None
@@ -645,11 +665,10 @@ class _Reader:
         return True
 
     def _documents(self) -> list[dict[str, Any]]:
-        clauses = [each for each in self._clauses if each.verbs]
-        if not clauses:
-            raise InvalidRequest(
-                f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known"
-            )
+        clauses = self._clauses
+        for clause in clauses:
+            self._check_clause(clause)
+        self._share_asks()
         if len(clauses) > 1 and {"rate", "costs"} & set(self._shared):
             raise InvalidRequest(
                 "A limit of transactions or fees holds for each grant; write a sentence for each "
@@ -660,6 +679,36 @@ class _Reader:
             clause.to = clause.to or list(to)
             self._share_periods(clause.amounts)
         return [self._document(each) for each in clauses]
+
+    def _check_clause(self, clause: _Clause) -> None:
+        """Refuse limits that would hold for no operation, or not for each of several grants."""
+        if not clause.verbs:
+            raise InvalidRequest(
+                f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known"
+            )
+        if clause.to and not {*SENT, "pay", "spend", _PAID_REQUEST} & set(clause.verbs):
+            raise InvalidRequest("Recipients limit transfers and payments only")
+        if len(self._clauses) > 1 and (clause.into or clause.via or self._bounds):
+            raise InvalidRequest(
+                "Write a sentence for the swaps or the paid requests alone, and another one for "
+                "the other operations"
+            )
+
+    def _share_asks(self) -> None:
+        """Let a person be asked by each grant that limits the asset."""
+        asks = [each for clause in self._clauses for each in clause.asks]
+        if len(self._clauses) == 1 or not asks:
+            return
+        limited = {each.asset for clause in self._clauses for each in clause.amounts}
+        for each in asks:
+            if each.asset not in limited and (each.asset is not None or each.amount != "0"):
+                raise InvalidRequest(
+                    "The sentence asks a person above an amount; write of which of its assets, "
+                    'such as "ask me above 2 USDC"'
+                )
+        for clause in self._clauses:
+            own = {None, *(each.asset for each in clause.amounts)}
+            clause.asks = [each for each in asks if each.asset in own]
 
     def _share_periods(self, amounts: Sequence[_Amount]) -> None:
         """Give amounts without a period that of the sentence or of the next amount, or choose."""
@@ -690,6 +739,10 @@ class _Reader:
                 f"The sentence is about {' and '.join(clause.named)}, and has an amount of another "
                 "asset; a grant limits what leaves, not what is bought"
             )
+        if clause.asks and not assets:
+            raise InvalidRequest(
+                "A person is asked above an amount of an asset, and the sentence limits none"
+            )
         for ask in clause.asks:
             _add_ask(assets, ask)
         if assets:
@@ -704,7 +757,7 @@ class _Reader:
         for name in ("new", "costs", "rate", "hours", "until"):
             if name in self._shared:
                 document[name] = self._shared[name]
-        swap: dict[str, Any] = dict(clause.bounds)
+        swap: dict[str, Any] = dict(self._bounds)
         if clause.into:
             swap["into"] = list(dict.fromkeys(clause.into))
         if swap:
@@ -763,13 +816,26 @@ def _add_ask(assets: Mapping[str, dict[str, Any]], ask: _Amount) -> None:
             raise InvalidRequest(f"The sentence asks a person above two amounts of {each}")
 
 
-def _time_of_day(hour: str, minute: str | None, half: str | None) -> str:
-    at = int(hour)
+def _hours_text(first: Sequence[str | None], second: Sequence[str | None]) -> str:
+    """Return hours of a grant; raises `InvalidRequest` if 9 to 5 could be 9 to 17 o'clock."""
+    halves = {each[2] for each in (first, second)} & {"am", "pm"}
+    are_clear = all(each[1] or int(each[0] or 0) > 12 for each in (first, second))
+    minutes = [_minute_of_day(*each) for each in (first, second)]
+    if (halves and not all(each[2] for each in (first, second))) or (
+        not halves and not are_clear and minutes[0] >= minutes[1]
+    ):
+        raise InvalidRequest('Write both times with am or pm, or as "9:00 to 17:00 UTC"')
+    start, end = (f"{each // 60:02d}:{each % 60:02d}" for each in minutes)
+    return f"{start}-{end} UTC"
+
+
+def _minute_of_day(hour: str | None, minute: str | None, half: str | None) -> int:
+    at = int(hour or 0)
     if half in ("am", "pm"):
         if not 1 <= at <= 12:
             raise InvalidRequest(f"{hour} {half} is no time of day")
         at = at % 12 + (12 if half == "pm" else 0)
-    return f"{at:02d}:{minute or '00'}"
+    return at * 60 + int(minute or 0)
 
 
 def _end_of(text: str, *, is_whole: bool) -> str:
@@ -799,4 +865,13 @@ def _unquoted(name: str) -> str:
     match = re.fullmatch(rf"({terms.QUOTED})(?: \((.+)\))?", name)
     if match is None:
         return name
-    return match[2] or str(json.loads(match[1]))
+    try:
+        return match[2] or str(json.loads(match[1]))
+    except ValueError:
+        raise InvalidRequest(f"{name[:60]} is no name in quotes, with escapes as in JSON") from None
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text may be a name: unquoted, no word of a grant and no site."""
+    plain = text.removeprefix("@").lower()
+    return text.startswith('"') or not (plain in terms.RESERVED or "." in plain)

@@ -79,7 +79,9 @@ PERIOD: Final = _compiled(
     r"|(?:per|in|each|every|within|in any|over|/) ?(?P<count>[0-9]{1,4}|"
     rf"{'|'.join(COUNTS)}) ?(?P<units>minute|min|hour|hr|h|day|d|week|wk)s?\b"
 )
-PERIODS_LIMIT: Final = _compiled(rf"(?={PERIOD.pattern.replace('?P<', '?P<_')} {_NOUN}\b)")
+PERIODS_LIMIT: Final = _compiled(rf"(?=(?:{PERIOD.pattern.replace('?P<', '?P<_')}) {_NOUN}\b)")
+# A limit for ever is no limit of a grant.
+FOR_EVER: Final = _compiled(r".*\btotal\b")
 
 # Whom a grant is for, and what it allows.
 VERBS: Final[Mapping[str, Operation | str]] = {
@@ -113,9 +115,8 @@ _REQUESTS: Final = (
 _VERB: Final = rf"(?P<verb>make(?= {_REQUESTS})|{'|'.join(VERBS)})(?:e?s)?"
 VERB: Final = _compiled(rf"{_any_of('permission', 'to', 'be able to')}{_VERB}(?![A-Za-z])")
 # The object of a verb, if it limits nothing.
-OBJECT: Final = _compiled(
-    r"(?:money|funds|tokens?|a token|what is held|held transactions|holds|out|it)\b"
-)
+OBJECT: Final = _compiled(r"(?:money|funds|tokens?|a token|out|it)\b")
+HELD: Final = _compiled(r"(?:what is held|held (?:transactions|payments)|holds)\b")
 PAID_REQUESTS: Final = _compiled(rf"(?:for |on )?(?:the |its |their )?{_REQUESTS}")
 _FOR_REQUESTS: Final = r"(?: (?:requests|calls))?"
 KINDS: Final = {"api key": "key"} | {
@@ -159,7 +160,8 @@ OWN: Final = _compiled(
 )
 RECIPIENT: Final = _compiled(
     r"(?:(?:anyone|anybody|everybody|everyone|members?) (?:in|of) )?(?:my |the )?"
-    rf"(?:(?:contact|recipient|wallet|group) )?(?P<name>{NAME})(?: (?:wallet|group)\b)?"
+    rf"(?:(?P<kind>contact|recipient|wallet|group|members of) )?(?P<name>{NAME})"
+    r"(?: (?P<behind>wallet|group)\b)?"
 )
 WITH: Final = _compiled(r"(?:with|for|using|from)\b")
 INTO: Final = _compiled(r"(?:only )?(?:into|for|to|->) (?:only )?")
@@ -240,6 +242,12 @@ BOUND: Final = _compiled(
 FILLER: Final = _compiled(
     r"(?:and|but|also|please|just|only|with|an?|the|thanks|thank you"
     rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b"
+)
+# Unquoted, these are no names: whoever names a contact or an agent changes no other sentence.
+RESERVED: Final = frozenset(
+    word
+    for each in [each for each in globals().values() if isinstance(each, re.Pattern)]
+    for word in re.findall(r"[a-z]+", re.sub(r"\?P<\w+>|\\b|\\w|\\s", " ", each.pattern))
 )
 HINTS: Final = tuple(
     dict.fromkeys(re.findall(r"[a-z]{3,}", f"{' '.join(VERBS)} {PERIOD.pattern} {_ASKED}"))
