@@ -204,6 +204,11 @@ APART = {
     "mcp config",
     "pay curl",
     "pay show",
+    "plugins settings set",
+    "plugins settings show",
+    "plugins settings unset",
+    "plugins store delete",
+    "plugins store list",
     "wallet sweep",
 }
 

@@ -62,7 +62,7 @@ def test_in_process_is_said_to_check_less(tmp_path: Path) -> None:
     hosted, here = check("fresh"), check("fresh", "--in-process")
     assert (hosted.exit_code, here.exit_code) == (0, 0), here.output
     assert "  ok       host: in a plugin host, confined as in production" in hosted.output
-    assert "  skipped  host: in this process, for debugging: refusals by plugin host" in here.output
+    assert "  skipped  host: in this process, for debugging: limits by plugin host" in here.output
 
 
 def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:

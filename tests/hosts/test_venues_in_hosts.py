@@ -164,8 +164,8 @@ KEYED = Manifest((API,), secrets=(Secret("ACME_KEY", API),))
     ("spec", "reason"),
     [
         (VenueSpec("best"), "name must not be 'best'"),
-        (VenueSpec("v", base_url="https://a.example"), "base_url must be None without a manifest"),
-        (VenueSpec("v", secret_env="ACME_KEY"), "secret_env must be None without a manifest"),
+        (VenueSpec("v", base_url="https://a.example"), "base_url must be None: without a manifest"),
+        (VenueSpec("v", secret_env="ACME_KEY"), "secret_env must be None: without a manifest"),
         (
             VenueSpec("v", KEYED, base_url="https://other.example"),
             "base_url must be an https:// address of",

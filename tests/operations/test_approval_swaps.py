@@ -54,7 +54,7 @@ async def test_a_dry_run_takes_no_turn_of_purchases(swaps: SwapBench) -> None:
     operations = swaps.operations()
     trial, wallet = replace(KEY, dry_run=True), swaps.bench.wallet.id
     swap = {"inputToken": "SOL", "outputToken": USDC, "amount": 1}
-    async with asyncio.timeout(5), operations._turn(wallet, USDC):
+    async with asyncio.timeout(5), operations._lock_purchase(wallet, USDC):
         with pytest.raises(TrialEnded):
             await operations.perform("swap", wallet, trial, swap)
 

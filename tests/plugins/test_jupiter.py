@@ -127,7 +127,7 @@ async def test_what_the_operator_can_set_right_is_named(status: int, text: str) 
         ("TOKEN_NOT_TRADABLE", "one of the tokens is not traded there"),
         ("NOT_SUPPORTED", "it does not support this swap"),
         ("CIRCULAR_ARBITRAGE_IS_DISABLED", "input and output are the same token"),
-        ("CANNOT_COMPUTE_OTHER_AMOUNT_THRESHOLD", "no minimum follows from this amount"),
+        ("CANNOT_COMPUTE_OTHER_AMOUNT_THRESHOLD", "this amount and slippage give no minimum"),
         ("MAX_ACCOUNT_GREATER_THAN_MAX", "the route names too many accounts"),
         ("FAILED_TO_GET_SWAP_AND_ACCOUNT_METAS", "it could not make the swap of its quote"),
     ],

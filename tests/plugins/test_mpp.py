@@ -162,7 +162,7 @@ async def test_a_credential_goes_into_the_header_that_the_seller_names(
     assert (name, credential["challenge"]["header"]) == ("X-Payment-Credential",) * 2
     with pytest.raises(InvalidRequest, match="header must be the name of a header"):
         whole(await protocol.offers(asking(challenge(header="X Y"))))
-    with pytest.raises(InvalidRequest, match="must not have Host"):
+    with pytest.raises(InvalidRequest, match="must not contain Host"):
         whole(await protocol.offers(asking(challenge(header="Host"))))
 
 

@@ -248,7 +248,7 @@ class Pages:
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     pages = Pages()
-    rows, filtered = transactions.csv_rows, History.every
+    rows, filtered = transactions.csv_rows, History.pages
 
     def counted(records: list[TransactionRecord], naming: RowNames) -> bytes:
         pages.sizes.append(len(records))
@@ -266,7 +266,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
             pages.ended.set()
 
     monkeypatch.setattr(transactions, "csv_rows", counted)
-    monkeypatch.setattr(History, "every", until_left)
+    monkeypatch.setattr(History, "pages", until_left)
     return pages
 
 
