@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import pytest
 from tests.promises import promise
 
 from solward.operations.policies.grant_documents import grant_sentence, read_grants
-from solward.operations.policies.grant_phrases import MAX_LENGTH, Vocabulary, readings
+from solward.operations.policies.grant_phrases import Vocabulary, readings
 from solward.operations.policies.grant_words import EXAMPLES
+from solward.resources.policy import MAX_SENTENCE
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, KnownAddress
 from solward.types.errors import InvalidRequest
 from solward.vault.grants.spelling import Names
 
 ALICE = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+SAVINGS = "5HsU4UXXD4SEwJV2X91YfcVNqnmdkmXH5jNC4QDitJWV"
 CAROL = "2FduZzV11a6cvRtFMv3fHL8jsMWjYDCYPyV6ZzzSoMb4"
 BOB = "FAe4sisG95oZ42w7buUn5qEE4TAnfTTFPiguZUHmhiF"
 NAMES = Names(
@@ -31,13 +34,25 @@ NAMES = Names(
     {},
     frozenset({"vendors", "both"}),
 )
+
+
+@dataclass(frozen=True)
+class Savings:
+    """A wallet of the service."""
+
+    id: str = "w2"
+    name: str = "savings"
+    address: str = SAVINGS
+    created_by: str | None = None
+
+
 CONTACTS = [
     KnownAddress(ALICE, "alice"),
     KnownAddress(BOB, "Bob"),
     KnownAddress(BOB, "both"),
     KnownAddress(CAROL, "always"),
 ]
-WORDS = Vocabulary(NAMES, AddressBook.from_lists([], CONTACTS))
+WORDS = Vocabulary(NAMES, AddressBook.from_lists([Savings()], CONTACTS))
 FIVE = f"Agent scout may transfer up to 5 USDC a day, to {ALICE}"
 
 
@@ -89,7 +104,7 @@ UNDERSTOOD = {
     "scout may send alice 5 USDC a day until 31 December 2026, fees up to 0.005 SOL a day": (
         f"{FIVE}; fees and rent up to 0.005 SOL a day; until 2026-12-31T00:00:00Z."
     ),
-    "scout may send alice 5 USDC a day, at most 0.005 SOL of fees": (
+    "scout may send alice 5 USDC a day, at most 0.005 SOL of fees a day": (
         f"{FIVE}; fees and rent up to 0.005 SOL a day."
     ),
     "scout may send 5 USDC a day to anybody, ask me for new recipients": (
@@ -137,6 +152,18 @@ UNDERSTOOD = {
     ),
     "With a maximum slippage of 1%, scout may change up to two SOL into USDC every day": (
         "Agent scout may swap up to 2 SOL a day; swaps only into USDC; slippage at most 1%."
+    ),
+    "Each day scout may send 1 USDC, each month 10 SOL to alice": (
+        f"Agent scout may transfer up to 10 SOL in 30 days, and up to 1 USDC a day, to {ALICE}."
+    ),
+    "scout may send 10 SOL to alice every month and up to 5 USDC every hour": (
+        f"Agent scout may transfer up to 10 SOL in 30 days, and up to 5 USDC an hour, to {ALICE}."
+    ),
+    "scout may send 5 USDC a day to wallet savings": (
+        f"Agent scout may transfer up to 5 USDC a day, to {SAVINGS}."
+    ),
+    "scout may pay forbes.com 1 USDC a day": (
+        "Agent scout may pay up to 1 USDC a day, to anybody, through forbes.com."
     ),
     "scout may send 10 SOL to alice monthly, 5 USDC daily": (
         f"Agent scout may transfer up to 10 SOL in 30 days, and up to 5 USDC a day, to {ALICE}."
@@ -186,7 +213,7 @@ REFUSED = {
     "scout may send 5 USDC per transaction": "add how much in a period",
     "scout may send 5 USDC a day and 3 USDC a day": "two amounts of USDC",
     "scout may send 5 USDC a day to alice and 2 SOL a week to bob": "recipients twice",
-    "scout may pay api.a.com 1 USDC a day and api.b.com 2 USDC a week": "sites twice",
+    "scout may pay api.a.com 1 USDC a day and api.b.com 2 USDC a week": "not understood",
     "scout may swap 1 SOL a day into USDC and 5 USDC a week into BONK": "assets to buy twice",
     "scout may swap SOL into USDC, up to 5 USDC a day": "not what is bought",
     "scout may buy 5 USDC a day": "a grant limits what is paid",
@@ -201,27 +228,52 @@ REFUSED = {
     "scout may send 5 USDC a day and pay api.a.com 1 SOL a day": "alone",
     "scout may send 5 USDC a day and stake 1 SOL a day, ask me above 2": "of which of its assets",
     "scout may launch tokens, always ask me": "limits none",
-    "scout may send 5 USDC in total": "no limit for ever",
+    "scout may send 5 USDC in total": '"in" is not understood',
+    "scout may send 10 SOL in total and 5 USDC a day": '"in" is not understood',
+    "scout may pay anybody but evil.com 1 USDC a day": '"but" is not understood',
+    "scout may send $5 a day of any asset but 1 SOL a day": '"but" is not understood',
+    "scout may pay 1 USDC a day from tresury.": '"from" is not understood',
+    "scout may pay 1 USDC a day to carol.": 'is called "carol',
+    "key payroll may send and approve holds up to 5 USDC a day": "limits approvals",
+    "key payroll may approve holds up to 5 USDC a day": "limits approvals",
+    "scout may launch BONK": "without an amount",
+    "scout may send 5 USDC and 5 SOL a day to alice, at most 2 at once": "of which asset",
+    "scout may send 5 USDC and $10 of any asset a day, ask me above $2": "in dollars is of USDC",
+    "scout may send 5 USDC a day, ask me above 2 USDC and 1 SOL": "of one transaction",
+    "each week scout may send 2 SOL per transaction and 10 SOL a month": "without an amount",
+    "scout may send 5 SOL a day to alice and stake 5 SOL a day, 6 SOL a week": "not clear which",
+    "scout may send 100 USDC a month to alice, transfers up to 10 USDC a day": "not clear which",
+    "scout may send 5 USDC a day, fees up to 1 SOL": "Fees are limited in a day",
+    "scout may send 5 USDC a day until 31 December 203015": "is not understood",
+    "nobody may send 5 USDC a day": "is not understood",
+    "Can scout send 5 USDC a day to alice?": "is not understood",
     "scout may send a total of 5 USDC to alice": "no limit for ever",
     "scout may send with a daily limit of 5 USDC a week": "two periods for one amount",
     "scout may swap 1 SOL a day, slippage 1%, slippage 5%": "slippage twice",
     "scout may send 5 USDC a day, 9 to 5 UTC": "with am or pm",
     "scout may send 5 USDC a day, 1 to 5pm UTC": "with am or pm",
     "scout may send 5 USDC a day to group alice": 'is called "alice"',
+    "scout may send 5 USDC a day to my wallet alice": 'is called "alice"',
+    "fund scout with 5 USDC a day": '"scout" is not understood',
+    "scout may pay 1 USDC a day, weekdays.": '"weekdays" is not understood',
+    "scout may send alice ,25 SOL a day": '",25" is not understood',
+    "scout may send 5 SOL to alice and 3 payments a week, a minute": "a period without an amount",
+    "scout may send 5 USDC a day, 9:00 to 5:00 UTC": "with am or pm",
+    "Each month scout may send 5 USDC a day": "a period without an amount",
     "scout may send 5 USDC a day to always": 'is called "always"',
     "Always may send 5 USDC a day": "it needs quotes",
     "scout may send 5 USDC a day until 2026": 'Write "until the end of 2026"',
     "scout may send 5 USDC a day, 13pm to 5pm UTC": "is no time of day",
     "scout may send 5 USDC and 1 SOL a day, ask me above 2": "does not say of which",
     "scout may send 5 USDC a day, ask me above 2, ask me above 3": "two amounts",
-    "scout may send 5 USDC a day, ask me above 2 a day": "a period without an amount",
+    "scout may send 5 USDC a day, ask me above 2 a day": "of one transaction",
     "scout may send 5 USDC a day, 2 times a day, 3 times a day": "one period twice",
     "scout may send 5 USDC a day, 1.5 times a day": "whole number of transactions",
     "scout may send 5 USDC a day, fees up to 1 SOL a week": "Fees are limited in a day",
     "scout may send 5 USDC a day and stake 1 SOL a day, 3 times a day": "for each grant",
     "scout may swap 1 SOL a day, slippage 0.555%": "at most two decimals",
     "scout may send 5 USDC a day until 2026-12-31, until 2027-12-31": "until twice",
-    "x" * (MAX_LENGTH + 1): "at most 1,000 characters",
+    "x" * (MAX_SENTENCE + 1): "at most 500 characters",
 }
 
 
@@ -282,6 +334,12 @@ def test_a_principal_whose_grants_these_are_need_not_be_named() -> None:
         readings("payroll may send alice 5 USDC a day", WORDS, "agent:a1")
 
 
+def test_an_asset_that_is_a_contact_too_is_not_guessed() -> None:
+    words = Vocabulary(NAMES, AddressBook.from_lists([], [KnownAddress(CAROL, "usdc")]))
+    with pytest.raises(InvalidRequest, match="USDC is an asset and a recipient"):
+        readings("scout may send usdc, up to 5 a day", words)
+
+
 def test_letters_of_other_scripts_are_no_letters() -> None:
     # The long s is an s in another case, and the Kelvin sign a k.
     for text in ("\u017fcout may send 5 USDC a day", "scout may send 5 U\u017fDC a day"):
@@ -290,6 +348,6 @@ def test_letters_of_other_scripts_are_no_letters() -> None:
 
 
 def test_too_many_meanings_are_refused() -> None:
-    text = "twin may spend $5 and pay $6 and spend $7 to both"
+    text = "twin may spend 1,000 USDC and 2,000 SOL to both"
     with pytest.raises(InvalidRequest, match="too many meanings"):
         readings(text, WORDS)

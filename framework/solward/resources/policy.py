@@ -29,6 +29,8 @@ from solward.resources.schema import array, mapping
 from solward.resources.shared import Example
 
 MAX_DAYS = 366
+MAX_SENTENCE = 500
+"""The maximum characters of a grant in a person's own words."""
 MOST_CHANGES = 500
 """The maximum number of changes that a replay lists; all are counted."""
 _NAME = Text("Name of the contact.", most=64, example="Landlord")
@@ -187,7 +189,7 @@ class WrittenGrant(Request):
     sentence: str = declared(
         Text(
             "What may leave, in a person's own words.",
-            most=1_000,
+            most=MAX_SENTENCE,
             example="scout can send alice 5 usdc a day, ask me above 2",
         )
     )

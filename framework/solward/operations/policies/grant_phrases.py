@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from typing import Any, Final, NoReturn
 
 from solward.operations.policies import grant_words as terms
 from solward.operations.policies.grant_sentences import read_sentence
+from solward.resources.policy import MAX_SENTENCE
 from solward.support.base58 import is_address
 from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
@@ -27,8 +29,6 @@ from solward.types.site import SITE, read_site
 from solward.vault.grants.model import ANY_ASSET, ANYBODY, OWN, NewRecipient
 from solward.vault.grants.spelling import APPROVE, SENT, Names, quoted
 
-MAX_LENGTH: Final = 1_000
-"""The maximum characters of a text."""
 MAX_READINGS: Final = 8
 """The maximum number of readings; a text with more must be written more precisely."""
 # The verb "pay", if the text says that it pays for requests.
@@ -64,6 +64,12 @@ class Vocabulary:
             if name == own_id or name.casefold() == called.casefold()
         ]
         return list(dict.fromkeys(found))
+
+    def kind(self, recipient: str) -> str:
+        """Return whether `addresses` found a group, a wallet of the service, or a contact."""
+        if recipient.startswith("@"):
+            return "group"
+        return "wallet" if recipient in self.recipients.ids.values() else "contact"
 
     def addresses(self, name: str) -> list[str]:
         """Return the recipients that a name may mean: addresses, and `@name` for a group."""
@@ -106,7 +112,7 @@ def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[
     """Return every meaning of a text; each is a list of grants' documents.
 
     Args:
-        text: a sentence, at most `MAX_LENGTH` characters.
+        text: a sentence, at most `MAX_SENTENCE` characters.
         who: the principal, which the text may then omit.
 
     Raises:
@@ -114,8 +120,8 @@ def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[
             are not understood, or what is missing.
     """
     text = " ".join(text.split())
-    if len(text) > MAX_LENGTH:
-        raise InvalidRequest(f"A sentence of at most {MAX_LENGTH:,} characters is expected")
+    if len(text) > MAX_SENTENCE:
+        raise InvalidRequest(f"A sentence of at most {MAX_SENTENCE:,} characters is expected")
     try:
         return [[read_sentence(text)]]
     except InvalidRequest:
@@ -158,6 +164,9 @@ class _Reader:
         self._clauses = [_Clause()]
         self._shared: dict[str, Any] = {}
         self._bounds: dict[str, int] = {}
+        self._pending: str | None = None
+        self._is_first = True
+        self._last = ""
 
     def read(self) -> list[dict[str, Any]]:
         """Return the grants' documents; raises `InvalidRequest`."""
@@ -176,8 +185,10 @@ class _Reader:
             *(self._recipients, self._wallet, self._via, self._into, self._verb, self._fill),
         )
         while self._rest():
-            if not any(part() for part in parts):
+            read = next((part for part in parts if part()), None)
+            if read is None:
                 self._unclear()
+            self._is_first, self._last = False, read.__name__
         if self._who is None:
             raise InvalidRequest(
                 'The sentence lacks whom it is for, such as "Agent scout may send 5 USDC a day to '
@@ -197,10 +208,10 @@ class _Reader:
         return self.text[self._at :]
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        start = self._at
         self._rest()
         match = pattern.match(self.text, self._at)
-        if match is not None:
-            self._at = match.end()
+        self._at = start if match is None else match.end()
         return match
 
     def _choose(self, found: Sequence[str]) -> str:
@@ -232,10 +243,10 @@ class _Reader:
 
     def _principal(self) -> bool:
         """Read whom the grant is for, which mostly begins the sentence."""
-        if self._is_named:
+        if self._is_named or any(each.verbs for each in self._clauses):
             return False
         start = self._at
-        match = self._take(terms.WHO)
+        match = self._take(terms.WHO_FIRST if self._is_first else terms.WHO)
         name = None if match is None else match["name"] or match["bare"]
         if match is None or name is None or not _is_name(name):
             self._at = start
@@ -297,6 +308,10 @@ class _Reader:
         end = self._at
         if asset in (None, terms.USD) or self._number() is not None:
             self._at = start
+        elif self.words.addresses(self.text[start:end].split()[-1]):
+            raise InvalidRequest(
+                f"{asset} is an asset and a recipient; write an amount, or the recipient in quotes"
+            )
         else:
             self._at = end
             self._clause.named.append(str(asset))
@@ -383,7 +398,12 @@ class _Reader:
         usdc = self.words.asset("USDC")
         limits = {each.asset for clause in self._clauses for each in clause.amounts}
         known = [each for each in (usdc, ANY_ASSET) if each is not None]
-        return self._choose([each for each in known if each in limits] or known)
+        said = [each for each in known if each in limits]
+        if len(said) > 1:
+            raise InvalidRequest(
+                "The sentence does not say whether an amount in dollars is of USDC"
+            )
+        return self._choose(said or known)
 
     def _period_at(self) -> str | None:
         match = self._take(terms.PERIOD)
@@ -411,10 +431,10 @@ class _Reader:
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
         behind = self._take(terms.LIMIT_BEHIND)
-        period = self._period_at()
+        period = self._period_behind()
         if None not in (before, period):
             raise InvalidRequest("The sentence has two periods for one amount")
-        amount.period = period or before
+        amount.period, self._pending = period or before or self._pending, None
         behind = self._take(terms.LIMIT_BEHIND) or behind
         limit = self.text[start : self._at]
         if amount.period is None and terms.FOR_EVER.match(limit) is not None:
@@ -424,11 +444,13 @@ class _Reader:
         if amount.asset == terms.USD:
             amount.asset = said or self._dollars_asset() or self._meant_dollars()
         if amount.asset is None:
-            units = [*(each.asset for each in self._clause.amounts[-1:]), *self._clause.named]
+            units = {*(each.asset for each in self._clause.amounts), *self._clause.named}
             if amount.period is None or not units:
                 self._at = start
                 return False
-            amount.asset = units[0]
+            if len(units) > 1:
+                raise InvalidRequest(f"The sentence does not say of which asset {amount.amount} is")
+            (amount.asset,) = units
         self._clause.amounts.append(amount)
         return True
 
@@ -437,6 +459,11 @@ class _Reader:
         period = self._period_at()
         if period is None:
             return False
+        if terms.BEFORE_AMOUNT.match(self.text, self._at) is not None:
+            self._pending = period
+            return True
+        if self._last in ("_rate", "_costs", "_bound", "_hours", "_until", "_ask_new"):
+            raise InvalidRequest("The sentence has a period without an amount")
         without = [each for each in self._clause.amounts if each.period is None]
         for each in without:
             each.period = period
@@ -448,6 +475,16 @@ class _Reader:
                 )
             self._period = period
         return True
+
+    def _period_behind(self) -> str | None:
+        """Read the period of the amount just read; one after a comma is another amount's."""
+        start = self._at
+        if re.match(r" ?[,;:]", self.text[start:]):
+            return None
+        period = self._period_at()
+        if period is not None and terms.BEFORE_AMOUNT.match(self.text, self._at) is not None:
+            raise InvalidRequest("Write each amount before its period, such as 5 USDC a day")
+        return period
 
     def _ask(self) -> bool:
         start = self._at
@@ -470,6 +507,11 @@ class _Reader:
             if amount.asset == terms.USD:
                 amount.asset = self._dollars_asset() or self._meant_dollars()
             self._clause.asks.append(amount)
+        if terms.AFTER_ASK.match(self.text, self._at) is not None:
+            raise InvalidRequest(
+                "A person is asked above an amount of one transaction; the sentence has a period or"
+                " another amount behind it"
+            )
         return True
 
     def _ask_new(self) -> bool:
@@ -504,7 +546,7 @@ class _Reader:
         match = self._take(terms.COSTS[0]) or self._take(terms.COSTS[1])
         if match is None:
             return False
-        if self._period_at() not in (None, "24h"):
+        if self._period_at() != "24h":
             raise InvalidRequest('Fees are limited in a day, such as "fees up to 0.01 SOL a day"')
         self._put("costs", _digits(match["amount"]))
         return True
@@ -576,11 +618,16 @@ class _Reader:
         return True
 
     def _via(self) -> bool:
-        found = []
+        found: list[str] = []
         end = self._at
         while (match := self._take(terms.VIA)) is not None:
             # A word without a dot is a name that nobody has.
-            if "." not in match["site"] or terms.NUMBER_ONLY.fullmatch(match["site"]):
+            is_named = match["how"] or found or not (self._clause.amounts or self._clause.to)
+            if (
+                "." not in match["site"].rstrip(".")
+                or not is_named
+                or terms.NUMBER_ONLY.fullmatch(match["site"])
+            ):
                 break
             site = match["site"].rstrip(".").lower()
             found.append(f"{SITE}{read_site(site, 'site')}")
@@ -630,7 +677,7 @@ class _Reader:
 
     def _is_site(self, at: int) -> bool:
         match = terms.VIA.match(self.text, at)
-        return match is not None and "." in match["site"]
+        return match is not None and "." in match["site"].rstrip(".")
 
     def _recipient(self) -> str | None:
         start = self._at
@@ -644,9 +691,9 @@ class _Reader:
             if match is not None and _is_name(match["name"]):
                 meanings = self.words.addresses(_unquoted(match["name"]))
                 kind = (match["kind"] or match["behind"] or "").lower()
-                if kind:
-                    is_group = kind in ("group", "members of")
-                    meanings = [each for each in meanings if each.startswith("@") is is_group]
+                kind = {"members of": "group"}.get(kind, kind)
+                if kind in terms.RECIPIENT_KINDS:
+                    meanings = [each for each in meanings if self.words.kind(each) == kind]
         if not meanings:
             self._at = start
             return None
@@ -669,6 +716,9 @@ class _Reader:
         for clause in clauses:
             self._check_clause(clause)
         self._share_asks()
+        amounts = [each for clause in clauses for each in clause.amounts]
+        if self._pending or (self._period and all(each.period for each in amounts)):
+            raise InvalidRequest("The sentence has a period without an amount")
         if len(clauses) > 1 and {"rate", "costs"} & set(self._shared):
             raise InvalidRequest(
                 "A limit of transactions or fees holds for each grant; write a sentence for each "
@@ -686,12 +736,31 @@ class _Reader:
             raise InvalidRequest(
                 f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known"
             )
+        if APPROVE in clause.verbs and (
+            len(clause.verbs) > 1
+            or any((clause.amounts, clause.to, clause.asks, clause.named, clause.via, clause.into))
+            or {"rate", "costs", "new"} & set(self._shared)
+        ):
+            raise InvalidRequest(
+                'Nothing but a wallet, hours and an end limits approvals; write "key payroll may '
+                'approve holds", and another sentence for the rest'
+            )
         if clause.to and not {*SENT, "pay", "spend", _PAID_REQUEST} & set(clause.verbs):
             raise InvalidRequest("Recipients limit transfers and payments only")
-        if len(self._clauses) > 1 and (clause.into or clause.via or self._bounds):
+        if len(self._clauses) == 1:
+            return
+        several = Counter(each.asset for each in clause.amounts)
+        others = [each.verbs for each in self._clauses if each is not clause]
+        if (
+            clause.into
+            or clause.via
+            or self._bounds
+            or max(several.values(), default=0) > 1
+            or any(verbs.keys() & clause.verbs.keys() for verbs in others)
+        ):
             raise InvalidRequest(
-                "Write a sentence for the swaps or the paid requests alone, and another one for "
-                "the other operations"
+                "It is not clear which limit is of which operation; write a sentence for each "
+                "operation alone"
             )
 
     def _share_asks(self) -> None:
@@ -733,6 +802,10 @@ class _Reader:
         if moves and not assets:
             raise InvalidRequest(
                 'The sentence lacks an amount and a period, such as "up to 5 USDC a day"'
+            )
+        if clause.named and not assets:
+            raise InvalidRequest(
+                f"The sentence names {' and '.join(clause.named)} without an amount"
             )
         if clause.named and set(assets) - set(clause.named):
             raise InvalidRequest(
@@ -819,7 +892,7 @@ def _add_ask(assets: Mapping[str, dict[str, Any]], ask: _Amount) -> None:
 def _hours_text(first: Sequence[str | None], second: Sequence[str | None]) -> str:
     """Return hours of a grant; raises `InvalidRequest` if 9 to 5 could be 9 to 17 o'clock."""
     halves = {each[2] for each in (first, second)} & {"am", "pm"}
-    are_clear = all(each[1] or int(each[0] or 0) > 12 for each in (first, second))
+    are_clear = any(not 0 < int(each[0] or 0) <= 12 for each in (first, second))
     minutes = [_minute_of_day(*each) for each in (first, second)]
     if (halves and not all(each[2] for each in (first, second))) or (
         not halves and not are_clear and minutes[0] >= minutes[1]
@@ -861,12 +934,11 @@ def _digits(count: str) -> str:
 
 
 def _unquoted(name: str) -> str:
-    """Return a name without its quotes, or the id behind a quoted name."""
-    match = re.fullmatch(rf"({terms.QUOTED})(?: \((.+)\))?", name)
-    if match is None:
+    """Return a name without its quotes."""
+    if not name.startswith('"'):
         return name
     try:
-        return match[2] or str(json.loads(match[1]))
+        return str(json.loads(name))
     except ValueError:
         raise InvalidRequest(f"{name[:60]} is no name in quotes, with escapes as in JSON") from None
 

@@ -20,14 +20,14 @@ FLAGS: Final = re.IGNORECASE | re.ASCII
 
 def _any_of(*words: str) -> str:
     """Return a pattern of any number of these words, in any order."""
-    return rf"(?:(?:{'|'.join(words)})(?![A-Za-z0-9_-]),? ?)*"
+    return rf"(?:(?:{'|'.join(words)})(?![A-Za-z0-9_-]),?(?![0-9]) ?)*"
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, FLAGS)
 
 
-SEPARATORS: Final = re.compile(r"(?:[\s,;:!?]|\.(?=\s|$))*")
+SEPARATORS: Final = re.compile(r"(?:[\s;:!]|,(?![0-9])|\.(?=\s|$))*")
 
 # Numbers and amounts.
 COUNTS: Final = (
@@ -50,7 +50,7 @@ OF: Final = _compiled(r"(?:worth )?(?:of|in) ")
 ANY_ASSET: Final = _compiled(
     r"(?:worth )?(?:of|in) (?:any (?:other )?(?:asset|token|coin)s?|anything)\b"
 )
-_NOUN: Final = r"(?:limit|cap|max(?:imum)?|total|budget|ceiling|allowance)"
+_NOUN: Final = r"(?:limit|cap|max(?:imum)?|total|ceiling)"
 _UP_TO: Final = _any_of(
     *("up to", "at most", "(?:no|not|never|never with) (?:more|higher|greater|larger) than"),
     *("not exceeding", "as much as", "not to exceed", "limited to", "capped at", "subject to"),
@@ -58,7 +58,7 @@ _UP_TO: Final = _any_of(
     *("spending", _NOUN),
 )
 LIMIT: Final = _compiled(_UP_TO)
-LIMIT_BEHIND: Final = _compiled(rf"(?:{_NOUN} only|{_NOUN}|in total|only|at most|or less)\b")
+LIMIT_BEHIND: Final = _compiled(rf"(?:{_NOUN} only|{_NOUN}|only|at most|or less)\b")
 
 # Periods.
 AT_ONCE: Final = "at once"
@@ -80,6 +80,11 @@ PERIOD: Final = _compiled(
     rf"{'|'.join(COUNTS)}) ?(?P<units>minute|min|hour|hr|h|day|d|week|wk)s?\b"
 )
 PERIODS_LIMIT: Final = _compiled(rf"(?=(?:{PERIOD.pattern.replace('?P<', '?P<_')}) {_NOUN}\b)")
+# Behind a period: an amount that the period belongs to. After a comma or "and" it is another one's.
+BEFORE_AMOUNT: Final = _compiled(
+    rf"(?= (?:(?:up to|at most|max|only) )*(?:\$ ?{NUMBER}|{NUMBER} ?(?!(?:am|pm|h|o'clock|to|and|"
+    r"until|till|times|transactions?|transfers?|payments?|swaps?|txs?)\b)[A-Za-z]))"
+)
 # A limit for ever is no limit of a grant.
 FOR_EVER: Final = _compiled(r".*\btotal\b")
 
@@ -123,7 +128,7 @@ KINDS: Final = {"api key": "key"} | {
     each: each for each in ("agent", "key", "wallet", "schedule", "plugin", "skill", "site")
 }
 QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
-NAME: Final = rf"(?:{QUOTED}(?: \({ID_PATTERN}\))?|@?{ID_PATTERN})"
+NAME: Final = rf"(?:{QUOTED}|@?{ID_PATTERN})"
 _KIND: Final = "|".join(KINDS)
 _LEADS: Final = _any_of(
     *("could", "can", "would", "you", "please", "i", "we", "want", "would like", "i'd like"),
@@ -134,10 +139,12 @@ _MODALS: Final = _any_of(
     *("may", "can", "could", "should", "shall", "is", "be", "able", "allowed", "permitted"),
     *("authorized", "to", "permission", "the right", "only"),
 )
-WHO: Final = _compiled(
+_SUBJECT: Final = (
     rf"{_LEADS}(?:(?P<kind>{_KIND}) (?P<name>{NAME})|(?P<bare>{NAME})(?: (?P<behind>{_KIND})\b)?)"
-    rf"(?::| {_MODALS}(?=\S))"
 )
+WHO: Final = _compiled(rf"{_SUBJECT}(?::| (?=(?:may|can|could|should|shall|is)\b){_MODALS}(?=\S))")
+# Only at its beginning a sentence needs no "may".
+WHO_FIRST: Final = _compiled(rf"{_SUBJECT}(?::| {_MODALS}(?=\S))")
 MAY: Final = _compiled(r"(?:may|can)\b")
 # Words that begin a sentence whose principal is known.
 NO_NAMES: Final = frozenset({*VERBS, "may", "can"})
@@ -145,7 +152,7 @@ FROM: Final = _compiled(
     rf"(?:from|out of|using|use) (?:my |the )?(?:wallet )?(?P<name>{NAME})(?: wallet)?"
 )
 VIA: Final = _compiled(
-    r"(?:through|via|from|at|on|for|to)? ?(?:the )?(?:site |website )?(?:https://)?"
+    r"(?P<how>(?:through|via|from|at|on|for|to) )?(?:the )?(?:site |website )?(?:https://)?"
     rf"(?P<site>{SITE_PATTERN})/?(?=[\s,;]|\.?$){_FOR_REQUESTS}"
 )
 NUMBER_ONLY: Final = re.compile(r"[0-9.]+")
@@ -158,6 +165,7 @@ OWN: Final = _compiled(
     r"(?:(?:any|one) of )?(?:my own|my|our own|our|own) (?:other )?wallets\b"
     r"|wallets (?:of this service|owned by me|of mine|i own)\b"
 )
+RECIPIENT_KINDS: Final = frozenset({"contact", "wallet", "group"})
 RECIPIENT: Final = _compiled(
     r"(?:(?:anyone|anybody|everybody|everyone|members?) (?:in|of) )?(?:my |the )?"
     rf"(?:(?P<kind>contact|recipient|wallet|group|members of) )?(?P<name>{NAME})"
@@ -196,6 +204,9 @@ ASK_ALWAYS: Final = _compiled(
     rf"{_ASKED}(?: (?:(?:each|every) (?:time|payment)|always))?(?=[,;.!]|$)"
 )
 OR: Final = _compiled(r"or ")
+AFTER_ASK: Final = _compiled(
+    rf" (?:{PERIOD.pattern.replace('?P<', '?P<_')}|(?:and|or) (?:\$ ?)?{NUMBER})"
+)
 _NEW: Final = _any_of("for", "about", "before", "paying", "to", "if", "it is", "any") + (
     r"(?:(?:new|unknown) (?:recipients?|address(?:es)?|people|payees?)"
     r"|(?:somebody|someone|anybody|anyone) new)"
@@ -224,13 +235,11 @@ UNTIL: Final = _compiled(
     r"through|until|till|before|(?:ends?|ending|expires?)(?: on)?) (?P<time>"
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]+(?:Z|[+-][0-9:]+))?"
     r"|[0-9]{1,2}\.? [A-Za-z]{3,9} [0-9]{4}|[A-Za-z]{3,9} [0-9]{1,2},? [0-9]{4}"
-    r"|[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}|[0-9]{4}(?![0-9-]))"
+    r"|[0-9]{4})(?![0-9A-Za-z-])"
 )
 # The last day counts.
 INCLUSIVE: Final = _compiled(r"through|.* end of|.* including")
-DATES: Final = (
-    *("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%d. %B %Y", "%B %d %Y", "%b %d %Y", "%d.%m.%Y"),
-)
+DATES: Final = (*("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%d. %B %Y", "%B %d %Y", "%b %d %Y"),)
 _PERCENT: Final = r"(?P<{0}number>[0-9]+(?:\.[0-9]+)?) ?(?P<{0}unit>%|percent\b|bps\b)"
 _BOUND: Final = r"(?P<{0}what>slippage|price impact)(?: tolerance)?"
 BOUND: Final = _compiled(
@@ -240,13 +249,16 @@ BOUND: Final = _compiled(
 # `or` joins operations here, never amounts: both amounts could leave. A second `may` could belong
 # to somebody else.
 FILLER: Final = _compiled(
-    r"(?:and|but|also|please|just|only|with|an?|the|thanks|thank you"
-    rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b"
+    r"(?:(?:and|also|please|just|only|with|an?|the|thanks|thank you"
+    r"|but(?= (?:and|only|also|please|always|ask|with|no|not|at|from|to|until|until|for)\b)"
+    rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b[ ,]*)+"
 )
 # Unquoted, these are no names: whoever names a contact or an agent changes no other sentence.
 RESERVED: Final = frozenset(
+    {"nobody", "none", "neither", "it", "they", "he", "she", "do", "does", "will", "dont", "never"}
+) | frozenset(
     word
-    for each in [each for each in globals().values() if isinstance(each, re.Pattern)]
+    for each in [*filter(lambda each: isinstance(each, re.Pattern), globals().values()), *COSTS]
     for word in re.findall(r"[a-z]+", re.sub(r"\?P<\w+>|\\b|\\w|\\s", " ", each.pattern))
 )
 HINTS: Final = tuple(
