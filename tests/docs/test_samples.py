@@ -67,5 +67,5 @@ def test_the_sites_navigation_has_every_page() -> None:
 def test_the_localnets_python_client_is_installed_by_make_up() -> None:
     """`make up` installs what `up.txt` has."""
     page = (ROOT / "docs" / "how-to/localnet.md").read_text()
-    assert "solana-py, which the extra `up` brings" in page
+    assert "solana-py, which the extra `up` installs" in page
     assert "\nsolana==" in (ROOT / "requirements" / "up.txt").read_text()

@@ -108,8 +108,8 @@ class TransactionFilter(Request):
     )
     recipient: str | None = declared(
         Recipient(
-            "Only payments to this address; an admin may also give a wallet's id, or the name"
-            " of a contact, a wallet or, as `@name`, a group of the policy.",
+            "Only payments to this address. An admin may also give a wallet's id, the name of a"
+            " contact or wallet, or `@name` for a group of the policy.",
             cli="--to",
         ),
         default=None,

@@ -91,7 +91,7 @@ def _is_site(who: str) -> bool:
 
 
 def _withdraw_label(who: str) -> str:
-    """Return the label of the button that makes a principal read-only, or a site unpaid."""
+    """Return the label of the button that takes the grants away, but keeps who is under grants."""
     return "Pay nothing" if _is_site(who) else "Only read"
 
 

@@ -282,11 +282,11 @@ async def _unfreeze_effects(wallet: Wallet) -> list[str]:
             api().wallets.limits(wallet.id), api().holds.list(wallet_id=wallet.id, is_open=True)
         )
     except SolwardError as error:
-        return [f"What can leave the wallet then is not known: {error}"]
+        return [f"What can leave the unfrozen wallet is not known: {error}"]
     texts = [limits["canLeave"]["sentence"]]
     if holds:
         waits = "transaction waits" if len(holds) == 1 else "transactions wait"
-        texts.append(f"{len(holds)} {waits} for a person, and may be approved then.")
+        texts.append(f"{len(holds)} {waits} for a person, who can approve once it is unfrozen.")
     return texts
 
 

@@ -218,11 +218,11 @@ def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Invocat
         if not isinstance(group, Mapping) or not isinstance(group.get("instructions"), list):
             raise UntrustedSimulation("inner instructions have an unknown form")
         top = _index(group.get("index"), 256)
-        calls.extend(_call(item, keys, top) for item in group["instructions"])
+        calls.extend(_inner_call(item, keys, top) for item in group["instructions"])
     return tuple(calls)
 
 
-def _call(item: object, keys: Sequence[ResolvedKey], top: int) -> Invocation:
+def _inner_call(item: object, keys: Sequence[ResolvedKey], top: int) -> Invocation:
     if not isinstance(item, Mapping):
         raise UntrustedSimulation("an inner instruction has an unknown form")
     if "parsed" in item:
