@@ -229,6 +229,7 @@ _OF_WALLET = Prepared(
         table.c.spending_limit_lamports,
         table.c.max_costs_lamports,
         func.count().label("keys"),
+        func.min(table.c.id).label("example"),
     )
     .select_from(
         table.outerjoin(
@@ -311,7 +312,7 @@ class Credentials:
     async def of_wallet(self, wallet_id: str) -> list[Row]:
         """Return rows for the keys that may use a wallet, oldest first. A row's `principal` is a
         key under grants, or None for a number (`keys`) of other keys that have the same
-        `spending_limit_lamports` and `max_costs_lamports`."""
+        `spending_limit_lamports` and `max_costs_lamports`; `example` is the id of one."""
         async with self._database.read() as connection:
             return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from solward.credentials.credentials import Credential, Credentials
 from solward.credentials.rates import Limiter, TooManyRequests
 from solward.operations.policies.documents import Policies
-from solward.operations.policies.grant_report import WalletKeys
+from solward.operations.policies.grant_report import KeyGroup, WalletKeys
 from solward.types.errors import KeyRevoked
 from solward.types.roles import key_principal
 from solward.vault.guardrails.rules import ScopeLimits
@@ -79,7 +79,11 @@ class KeyCallers:
         ]
         return WalletKeys(
             [(row.principal, limits) for row, limits in found if row.principal is not None],
-            [(limits, row.keys) for row, limits in found if row.principal is None],
+            [
+                KeyGroup(limits, row.keys, key_principal(row.example))
+                for row, limits in found
+                if row.principal is None
+            ],
         )
 
     async def revoke(self, key_id: str) -> None:

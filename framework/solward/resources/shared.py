@@ -16,6 +16,7 @@ from solward.resources.fields import (
     Json,
     Shape,
     Text,
+    Texts,
     Time,
     Units,
     WalletId,
@@ -185,4 +186,11 @@ class CanLeave(Answer):
             example="At most 10 SOL and 0.05 SOL of fees and rent can leave wallet savings today by"
             " anybody but the operator.",
         )
+    )
+    through: tuple[str, ...] = declared(
+        Texts(
+            "Principals without grants, through which unlimited amounts can leave.",
+            each="A principal.",
+        ),
+        default=(),
     )

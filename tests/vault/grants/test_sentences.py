@@ -30,6 +30,7 @@ from solward.operations.policies.grant_sentences import (
     can_leave_sentence,
     read_only_sentence,
     read_sentence,
+    unlimited_sentence,
 )
 from solward.types.errors import InvalidRequest
 from solward.types.guardrail import COSTS, SOL, Intent, Line, Operation
@@ -553,6 +554,23 @@ def test_what_can_leave_a_wallet_today() -> None:
     assert can_leave_sentence("w2", {ANY_ASSET: None}, KNOWN) == (
         'Any amount of any asset can leave wallet "till" (w2) today by anybody but the operator.'
     )
+
+
+def test_whoever_nothing_limits_is_said() -> None:
+    end = (
+        "so nothing limits how much of a token can be swapped; limit it with `solward policy grant"
+        " add`."
+    )
+    scout, till = SCOUT, "wallet:w2"
+    for through, others, said in (
+        ([scout], 0, "Agent scout has no grants"),
+        ([scout, till], 0, 'Agent scout and wallet "till" (w2) have no grants'),
+        ([scout], 1, "Agent scout and another have no grants"),
+        ([scout] * 5, 2, "Agent scout, agent scout, agent scout and 4 others have no grants"),
+        ([], 1, "One principal has no grants"),
+        ([], 1_200, "1,200 principals have no grants"),
+    ):
+        assert unlimited_sentence(through, others, KNOWN) == f"{said}, {end}"
 
 
 START = "Agent scout may transfer up to 5 USDC a day, to @vendors"

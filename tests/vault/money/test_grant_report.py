@@ -13,7 +13,7 @@ from tests.support.grants import grant, limit
 
 from solward.database.window_clock import Moment
 from solward.operations.policies.changes import replace_policy
-from solward.operations.policies.grant_report import CanLeave, can_leave, wallet_grants
+from solward.operations.policies.grant_report import CanLeave, KeyGroup, can_leave, wallet_grants
 from solward.solana.token_list import token_list
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.guardrail import COSTS, Operation
@@ -64,6 +64,20 @@ def test_grants_add_up_over_principals_and_the_wallets_own_bound_them_all() -> N
     assert leaving(callers, agent).bounds[MINT] is None
     assert leaving(callers, agent, whole).bounds[MINT] == 7
     assert leaving(callers, agent, empty=(KEY,)).bounds[MINT] == 20
+
+
+def test_whoever_nothing_limits_is_named_unless_something_else_does() -> None:
+    agent, whole = grant(AGENT, **{MINT: limit(MINT, 20)}), grant(WALLET, **{MINT: limit(MINT, 7)})
+    callers = {AGENT: UNLIMITED, KEY: UNLIMITED, "key:zero": ScopeLimits(daily_lamports=0)}
+    found = leaving(callers, agent)
+    assert found.through == {KEY: 1}
+    # The wallet's own grants limit everybody.
+    assert leaving(callers, agent, whole).through == {}
+    alike = [KeyGroup(UNLIMITED, 3, "key:x"), KeyGroup(ScopeLimits(daily_lamports=0), 2, "key:y")]
+    assert can_leave("w", CEILINGS, [], {}, NOW, alike).through == {"key:x": 3}
+    tokens = ScopeLimits(daily_tokens={MINT: 5})
+    # A named token has a ceiling; every other one has none.
+    assert can_leave("w", tokens, [(KEY, UNLIMITED)], {}, NOW).through == {KEY: 1}
 
 
 def test_what_swaps_of_tokens_lend_may_leave_as_costs_beyond_the_ceiling_of_fees() -> None:

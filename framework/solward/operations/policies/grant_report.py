@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.window_clock import Moment
 from solward.operations.policies.grant_documents import grant_sentence
-from solward.operations.policies.grant_sentences import can_leave_sentence, extra_dollars_sentence
+from solward.operations.policies.grant_sentences import (
+    can_leave_sentence,
+    extra_dollars_sentence,
+    unlimited_sentence,
+)
 from solward.solana.token_list import TokenList, known_decimals
 from solward.support.clock import iso
 from solward.support.durations import DAY_MS
 from solward.types.guardrail import COSTS, SOL, Operation
 from solward.types.money import SOL_DECIMALS, amount_text, lamports_to_sol
-from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
+from solward.types.roles import is_key
 from solward.vault.grants.decide import Need
 from solward.vault.grants.model import (
     ANY_ASSET,
@@ -44,8 +48,17 @@ SWAPS: Final = "agents, keys and schedules without grants may swap any token"
 Caller = tuple[str, ScopeLimits]
 """An agent, a key or a schedule that may use a wallet, with its ceilings."""
 
-KeyGroup = tuple[ScopeLimits, int]
-"""The ceilings of keys without grants, and the number of keys with these ceilings."""
+
+class KeyGroup(NamedTuple):
+    """A number of keys without grants that have the same ceilings.
+
+    Attributes:
+        example: the principal of one of them.
+    """
+
+    limits: ScopeLimits
+    keys: int
+    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class WalletKeys:
 
     Attributes:
         single: keys with their ceilings, including all keys under grants.
-        alike: the ceilings of the other keys, each with the number of keys that have them.
+        alike: the other keys, by their ceilings.
     """
 
     single: Sequence[Caller]
@@ -86,11 +99,12 @@ async def wallet_grants(
     async with database.read() as connection:
         now = await database.moment(connection)
         sets = await _read_sets(connection, principals)
-        names = await names_of(connection, tokens, _principals_to_name(principals[:1], sets))
+        leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
+        named = _principals_to_name([wallet, *leaving.through], sets)
+        names = await names_of(connection, tokens, named)
         visible = {who: each for who, each in sets.items() if shown is None or who in shown}
         grants = await grants_report(connection, visible, names, now, wallet_id)
-    leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
-    return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names)}
+    return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names, shown)}
 
 
 async def principal_grants(
@@ -206,17 +220,25 @@ class CanLeave:
             assets that are not named, in micro-dollars; `COSTS` counts as an asset.
         decimals: asset -> its decimals.
         dollars: named asset -> micro-dollars that grants in dollars allow in addition.
+        through: an agent, key or schedule for which nothing limits some asset -> the number of
+            principals that it stands for.
     """
 
     bounds: Mapping[str, int | None]
     decimals: Mapping[str, int]
     dollars: Mapping[str, int] = field(default_factory=dict)
+    through: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self, wallet_id: str | None, names: Names) -> dict[str, Any]:
+    def to_json(
+        self, wallet_id: str | None, names: Names, shown: Collection[str] | None = None
+    ) -> dict[str, Any]:
         """Return `assets`, name -> `most` in whole units (dollars for `*`), and a `sentence`.
 
-        If nothing limits an asset, its `most` is null and it has a `reason`. `wallet_id` is the
-        argument of `can_leave_sentence`.
+        If nothing limits an asset, its `most` is null and it has a `reason`; `through` has the
+        principals that can move it. `wallet_id` is the argument of `can_leave_sentence`.
+
+        Args:
+            shown: the principals that may be named; None for all.
         """
         assets: dict[str, Any] = {}
         for asset, units in self.bounds.items():
@@ -235,7 +257,11 @@ class CanLeave:
         beside = [unit_name(each, names) for each in self.dollars if self.dollars[each]]
         if beside:
             sentence += f" {extra_dollars_sentence(beside)}"
-        return {"window": "24h", "assets": assets, "sentence": sentence}
+        through = [who for who in self.through if shown is None or who in shown]
+        others = sum(self.through.values()) - len(through)
+        if wallet_id is not None and (through or others):
+            sentence += f" {unlimited_sentence(through, others, names)}"
+        return {"window": "24h", "assets": assets, "through": through, "sentence": sentence}
 
 
 def can_leave(
@@ -268,21 +294,27 @@ def can_leave(
     decimals[ANY_ASSET] = USD_DECIMALS
     bounds: dict[str, int | None] = {}
     dollars: dict[str, int] = {}
+    through: dict[str, int] = {}
     lends = any(_may_swap(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_caller_bound(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
-        # All keys without grants have the same bound, so the kind's prefix stands for any of them.
         parts += [
-            _scale(_caller_bound(KEY_PRINCIPAL_PREFIX, limits, asset, wallet_id, sets, now), keys)
-            for limits, keys in alike
+            _scale(
+                _caller_bound(group.example, group.limits, asset, wallet_id, {}, now), group.keys
+            )
+            for group in alike
         ]
         whole = _smaller_bound(_summed_bound(parts), _ceiling_bound(ceilings, asset, lends=lends))
         if wallet in sets:
             whole = _smaller_bound(whole, _grants_bound(sets[wallet], asset, wallet_id, now))
         bounds[asset] = whole.units
+        if whole.units is None:
+            counts = {who: 1 for who, _ in asking} | {each.example: each.keys for each in alike}
+            named_parts = zip(counts.items(), parts, strict=True)
+            through |= dict(each for each, part in named_parts if part.units is None)
         if whole.units is not None and asset != ANY_ASSET and whole.micro_dollars:
             dollars[asset] = whole.micro_dollars
-    return CanLeave(bounds, decimals, dollars)
+    return CanLeave(bounds, decimals, dollars, through)
 
 
 def _caller_bound(

@@ -176,6 +176,26 @@ def can_leave_sentence(
     return f"At most {said}" if any(amounts.values()) else capital(said)
 
 
+def unlimited_sentence(through: Sequence[str], others: int, names: Names) -> str:
+    """Return the sentence that names whom nothing limits, and the command that does.
+
+    Args:
+        through: principals that may be named; the first three are.
+        others: the number of further principals.
+    """
+    named_ = [principal_name(each, names) for each in through[:3]]
+    others += len(through) - len(named_)
+    if others:
+        what = "another" if named_ else "one principal"
+        many = "others" if named_ else "principals"
+        named_.append(what if others == 1 else f"{others:,} {many}")
+    verb = "has" if len(named_) == 1 and (through or others == 1) else "have"
+    return (
+        f"{capital(joined(named_))} {verb} no grants, so nothing limits how much of a token can be"
+        " swapped; limit it with `solward policy grant add`."
+    )
+
+
 def extra_dollars_sentence(assets: Sequence[str]) -> str:
     """Return the sentence that dollars of `can_leave_sentence` may also leave as these assets."""
     return (
