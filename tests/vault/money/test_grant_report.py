@@ -18,6 +18,7 @@ from solward.solana.token_list import token_list
 from solward.support.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.types.guardrail import COSTS, Operation
 from solward.vault.grants.model import ANY_ASSET, Grant, Window
+from solward.vault.grants.spelling import Names
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.money.request import Actor
 
@@ -78,6 +79,16 @@ def test_whoever_nothing_limits_is_named_unless_something_else_does() -> None:
     tokens = ScopeLimits(daily_tokens={MINT: 5})
     # A named token has a ceiling; every other one has none.
     assert can_leave("w", tokens, [(KEY, UNLIMITED)], {}, NOW).through == {KEY: 1}
+
+
+def test_a_key_reads_no_name_of_another_caller() -> None:
+    names = Names(token_list("localnet"), {"agent": {"a": "secretive"}, "key": {"k": "till"}})
+    found = leaving({AGENT: UNLIMITED, KEY: UNLIMITED})
+    told = found.to_json("w", names, {KEY})
+    assert told["through"] == [KEY]
+    assert "Key till and another have no grants" in told["sentence"]
+    assert "secretive" not in str(told)
+    assert found.to_json("w", names)["through"] == [AGENT, KEY]
 
 
 def test_what_swaps_of_tokens_lend_may_leave_as_costs_beyond_the_ceiling_of_fees() -> None:

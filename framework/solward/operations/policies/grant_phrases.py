@@ -171,18 +171,12 @@ class _Reader:
     def read(self) -> list[dict[str, Any]]:
         """Return the grants' documents; raises `InvalidRequest`."""
         self._period = self._period_at()
+        # A part that another one could take for its own stands before it.
         parts = (
-            *(
-                self._principal,
-                self._refuse_new,
-                self._ask_new,
-                self._ask,
-                self._rate,
-                self._costs,
-                self._bound,
-            ),
-            *(self._hours, self._until, self._amount, self._standing_period, self._requests),
-            *(self._recipients, self._wallet, self._via, self._into, self._verb, self._fill),
+            *(self._principal, self._refuse_new, self._ask_new, self._ask, self._rate, self._costs),
+            *(self._bound, self._hours, self._until, self._amount, self._standing_period),
+            *(self._requests, self._recipients, self._wallet, self._via, self._into),
+            *(self._verb, self._fill),
         )
         while self._rest():
             read = next((part for part in parts if part()), None)
@@ -430,12 +424,12 @@ class _Reader:
             self._at = start
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
-        behind = self._take(terms.LIMIT_BEHIND)
+        self._take(terms.LIMIT_BEHIND)
         period = self._period_behind()
         if None not in (before, period):
             raise InvalidRequest("The sentence has two periods for one amount")
         amount.period, self._pending = period or before or self._pending, None
-        behind = self._take(terms.LIMIT_BEHIND) or behind
+        self._take(terms.LIMIT_BEHIND)
         limit = self.text[start : self._at]
         if amount.period is None and terms.FOR_EVER.match(limit) is not None:
             raise InvalidRequest(

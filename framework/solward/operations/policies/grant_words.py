@@ -146,8 +146,6 @@ WHO: Final = _compiled(rf"{_SUBJECT}(?::| (?=(?:may|can|could|should|shall|is)\b
 # Only at its beginning a sentence needs no "may".
 WHO_FIRST: Final = _compiled(rf"{_SUBJECT}(?::| {_MODALS}(?=\S))")
 MAY: Final = _compiled(r"(?:may|can)\b")
-# Words that begin a sentence whose principal is known.
-NO_NAMES: Final = frozenset({*VERBS, "may", "can"})
 FROM: Final = _compiled(
     rf"(?:from|out of|using|use) (?:my |the )?(?:wallet )?(?P<name>{NAME})(?: wallet)?"
 )
