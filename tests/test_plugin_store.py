@@ -182,7 +182,7 @@ async def test_a_value_is_not_too_deep(wallet: TestWallet) -> None:
     value: Any = 1
     for _ in range(100_000):
         value = [value]
-    with pytest.raises(InvalidRequest, match="at most 32 deep"):
+    with pytest.raises(InvalidRequest, match="at most 32 levels"):
         await keeping_context(wallet).store.put("k", value)
 
 

@@ -561,7 +561,7 @@ def stopped(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
 
-create.write_archive = restore.drill = stopped
+create.write_archive = restore.run_drill = stopped
 main()
 """
 

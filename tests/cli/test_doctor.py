@@ -434,7 +434,7 @@ async def test_a_database_that_processes_share_is_checked_too(
     async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
         [_, queue] = await home.database(subject)
     assert queue.status is Status.FAIL
-    assert "newer than procrastinate" in queue.found
+    assert "newer than the installed procrastinate" in queue.found
     away = given | {"database_url": "postgresql://nobody:canary-pass@127.0.0.1:9/nothing"}
     async with Subject(settings(tmp_path, solana_network="localnet", **away)) as subject:
         [line] = await home.database(subject)
