@@ -83,7 +83,7 @@ def test_they_wait_until_no_process_of_the_database_lives(
     for command in commands:
         refused = cli(postgres_url, home, *command)
         assert refused.exit_code == 2, command
-        assert "in use by worker on far-away; stop every process" in refused.stderr
+        assert "in use by worker on far-away; stop these processes" in refused.stderr
     assert (home / "keystore.key").read_bytes() == key
     assert not out.exists()
 

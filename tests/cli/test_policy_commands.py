@@ -196,8 +196,8 @@ def test_what_is_wrong_with_a_draft_is_one_line_that_names_it(live: Live) -> Non
         ('[{"may": ["fly"]}]', "grants[0].who: is required"),
     ):
         file.write_text(text)
-        for command in ("add", "check", "replay"):
-            assert live.error("policy", command, str(file)).startswith(error)
+        for command in (("grant", "add"), ("check",), ("replay",)):
+            assert live.error("policy", *command, str(file)).startswith(error)
     missing = live.error("policy", "check", str(live.home / "none.json"))
     assert "a JSON file, -, or a sentence in quotes is expected" in missing
     unknown = live.error("policy", "grant", "add", "Key x may stake a lot.")

@@ -184,7 +184,7 @@ async def test_a_running_calls_capability_is_of_no_use_to_another_host(
     shelf.install("dist-a", {"shares": skill("shares", shares)})
     shelf.install("dist-b", {"uses": skill("uses", uses, schema=schema)})
     caps: list[bytes] = []
-    given = Capabilities.given
+    given = Capabilities.capability_for
 
     @contextmanager
     def noted(self: Capabilities, call: RunningCall) -> Iterator[bytes]:
@@ -192,7 +192,7 @@ async def test_a_running_calls_capability_is_of_no_use_to_another_host(
             caps.append(cap)
             yield cap
 
-    monkeypatch.setattr(Capabilities, "given", noted)
+    monkeypatch.setattr(Capabilities, "capability_for", noted)
     async with opened() as hosted:
         rich = await hosted.stand.wallet("rich")
         poor = await hosted.stand.wallet("poor", sol=0)
