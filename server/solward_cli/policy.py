@@ -159,7 +159,7 @@ def _recipient(name: str) -> str:
 async def _understood(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
     """Return the grants that a sentence means; ask which ones, if it has several meanings."""
     found = await call.client.policy.read(sentence=text)
-    for address, name in found.recipients.items():
+    for address, name in () if yes else found.recipients.items():
         show_text(plain(f"  {address} is {visible(name)}.", "dim"), err=True)
     meanings = found.readings
     if len(meanings) == 1:

@@ -252,12 +252,16 @@ FILLER: Final = _compiled(
     rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b[ ,]*)+"
 )
 # Unquoted, these are no names: whoever names a contact or an agent changes no other sentence.
+_PATTERNS: Final = [*filter(lambda each: isinstance(each, re.Pattern), globals().values()), *COSTS]
+_IN_PATTERNS: Final = re.findall(
+    r"[a-z]{2,}|\b[aik]\b",
+    re.sub(r"\?P<\w+>|\\[bwsS]", " ", " ".join(each.pattern for each in _PATTERNS)).lower(),
+)
 RESERVED: Final = frozenset(
-    {"nobody", "none", "neither", "it", "they", "he", "she", "do", "does", "will", "dont", "never"}
-) | frozenset(
-    word
-    for each in [*filter(lambda each: isinstance(each, re.Pattern), globals().values()), *COSTS]
-    for word in re.findall(r"[a-z]+", re.sub(r"\?P<\w+>|\\b|\\w|\\s", " ", each.pattern))
+    (
+        *("nobody", "none", "neither", "it", "they", "he", "she", "do", "does", "will", "never"),
+        *("maximum", *_IN_PATTERNS, *(each.removesuffix("s") for each in _IN_PATTERNS)),
+    )
 )
 HINTS: Final = tuple(
     dict.fromkeys(re.findall(r"[a-z]{3,}", f"{' '.join(VERBS)} {PERIOD.pattern} {_ASKED}"))
