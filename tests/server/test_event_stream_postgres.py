@@ -87,7 +87,7 @@ async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
     two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = two
-    stored_after = log.after
+    stored_after = log.entries_after
     pages: list[list[AuditEntry]] = []
 
     async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
@@ -96,7 +96,7 @@ async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
 
     async with other.listening() as heard:
         await heard.block()
-        monkeypatch.setattr(log, "after", after)
+        monkeypatch.setattr(log, "entries_after", after)
         async with one.service.database.write() as connection:
             await connection.execute(text("SELECT pg_current_xact_id()"))
             await one.append(1)

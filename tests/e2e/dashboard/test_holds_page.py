@@ -223,11 +223,11 @@ def test_another_socket_presses_no_button_of_a_page(browser: Browser, till: Till
     # Had the button been pressed, its dialog would be open and this would open none.
     browser.script("document.querySelector(arguments[0]).click()", f'[data-testid="deny-{hold}"]')
     browser.marked("confirm")
-    assert "Deny this?" in browser.text()
-    assert "Approve this?" not in browser.text()
+    assert "Deny this transaction?" in browser.text()
+    assert "Approve this transaction?" not in browser.text()
     browser.click("Cancel", within=".q-dialog")
     browser.until(lambda: not browser.all(".q-dialog .sw-dialog"), "the dialog to go")
     # From the page's own socket the same event is the button.
     browser.script("window.socket.emit(...arguments[0])", event)
-    browser.wait_for("Approve this?")
+    browser.wait_for("Approve this transaction?")
     assert till.hold(hold)["state"] == "held"
