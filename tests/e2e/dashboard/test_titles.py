@@ -114,4 +114,4 @@ def test_a_hold_that_an_agent_was_told_of_ends_at_a_time_as_pages_tell_it(
             for each in api.get("/holds", params={"state": "held"}).json()["holds"]
             if each["principal"] == f"agent:{agent}"
         )
-    assert f"until {second(moment(hold['expiresAt']))}, and" in told.text
+    assert f"until {second(moment(hold['expiresAt']))}. After approval" in told.text
