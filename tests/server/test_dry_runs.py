@@ -146,6 +146,7 @@ async def test_what_has_no_dry_run_does_nothing_where_one_is_asked_for(api: Api)
     rent = {"skill": "transfer", "parameters": {"to": STRANGER, "amount": 0.1}, "name": "rent",
             "every": "1d"}  # fmt: skip
     schedule = (await api.post(f"/wallets/{wallet}/schedules", rent)).json["id"]
+    _, key = await api.key()
     before = await state(api, wallet)
     for method, path, body in (
         ("POST", f"/wallets/{wallet}/schedules/{schedule}/run", {}),
@@ -157,7 +158,6 @@ async def test_what_has_no_dry_run_does_nothing_where_one_is_asked_for(api: Api)
     ):
         answer = await api.call(method, f"{path}?dryRun=true", body)
         assert (answer.status, answer.error) == (400, UNKNOWN), path
-    _, key = await api.key()
     for path, body, field in (
         ("/keys", {"name": "tried", "dryRun": True}, "dryRun"),
         ("/keys", {"name": "tried", "isDryRun": True}, "isDryRun"),
