@@ -219,7 +219,7 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
     with (
         _homes.scope(),
         mock.patch.object(database, "_parse_url", _homes.parse),
-        mock.patch.object(placement, "default", WorkerBeside),
+        mock.patch.object(placement, "default_placement", WorkerBeside),
     ):
         yield _homes
     _homes = None
