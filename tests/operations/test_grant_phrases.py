@@ -126,6 +126,9 @@ UNDERSTOOD = {
     "scout may pay api.a.com or api.b.com 1 USDC a day": (
         "Agent scout may pay up to 1 USDC a day, to anybody, through api.a.com or api.b.com."
     ),
+    "scout may pay 1 USDC a day through api.a.com or api.b.com": (
+        "Agent scout may pay up to 1 USDC a day, to anybody, through api.a.com or api.b.com."
+    ),
     '"Bob the agent" may send 5 USDC a day to my wallets': (
         'Agent "Bob the agent" (a2) may transfer up to 5 USDC a day, to own wallets.'
     ),

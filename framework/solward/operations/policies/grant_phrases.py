@@ -12,7 +12,7 @@ import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -166,6 +166,7 @@ class _Reader:
         self._bounds: dict[str, int] = {}
         self._pending: str | None = None
         self._is_first = True
+        self._is_listed = False
         self._last = ""
 
     def read(self) -> list[dict[str, Any]]:
@@ -179,7 +180,7 @@ class _Reader:
             *(self._verb, self._fill),
         )
         while self._rest():
-            read = next((part for part in parts if part()), None)
+            read = next((part for part in parts if self._tried(part)), None)
             if read is None:
                 self._unclear()
             self._is_first, self._last = False, read.__name__
@@ -189,6 +190,15 @@ class _Reader:
                 'alice"'
             )
         return self._documents()
+
+    def _tried(self, part: Callable[[], bool]) -> bool:
+        """Read a part, or stay where it would have begun."""
+        at, options = self._at, len(self.options)
+        if part():
+            return True
+        self._at = at
+        del self.options[options:]
+        return False
 
     @property
     def _clause(self) -> _Clause:
@@ -252,7 +262,6 @@ class _Reader:
         else:
             found = self.words.principals(kind, _unquoted(name))
         if not found and kind is None:
-            self._at = start
             return False
         if not found:
             raise InvalidRequest(f"No {kind} is called {quoted(_unquoted(name)[:60])}")
@@ -278,7 +287,7 @@ class _Reader:
             verb = _PAID_REQUEST
         elif verb == "buy":
             # Grants limit what leaves, so an amount that is bought limits nothing.
-            into = self._assets()
+            into = self._list(self._asset_at)
             if not into:
                 raise InvalidRequest(
                     'After "buy" an asset is expected, such as "buy USDC with up to 1 SOL a day": '
@@ -326,16 +335,17 @@ class _Reader:
         self._at = start
         return None
 
-    def _assets(self) -> list[str]:
-        """Read a list of assets."""
-        found = []
+    def _list(self, item: Callable[[], str | None]) -> list[str]:
+        """Read a list of items, each by `item`, which stays where it reads none."""
+        found: list[str] = []
         end = self._at
-        while (asset := self._asset_at()) is not None:
-            found.append(asset)
+        while (one := item()) is not None:
+            found.append(one)
             end = self._at
             if not self._next():
                 break
-        self._at = end
+            self._is_listed = True
+        self._at, self._is_listed = end, False
         return found
 
     def _next(self) -> bool:
@@ -421,7 +431,6 @@ class _Reader:
         self._take(terms.LIMIT)
         amount = self._sum() or self._sum(unit=False)
         if amount is None:
-            self._at = start
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
         self._take(terms.LIMIT_BEHIND)
@@ -440,7 +449,6 @@ class _Reader:
         if amount.asset is None:
             units = {*(each.asset for each in self._clause.amounts), *self._clause.named}
             if amount.period is None or not units:
-                self._at = start
                 return False
             if len(units) > 1:
                 raise InvalidRequest(f"The sentence does not say of which asset {amount.amount} is")
@@ -481,7 +489,7 @@ class _Reader:
         return period
 
     def _ask(self) -> bool:
-        start = self._at
+        amounts: list[_Amount | None]
         if self._take(terms.ASK_THEN_ABOVE) is not None:
             amounts = [self._sum(unit=False)]
         elif self._take(terms.ABOVE_THEN_ASK) is not None:
@@ -494,13 +502,13 @@ class _Reader:
             amounts = [_Amount("0", None, None)]
         else:
             return False
-        for amount in amounts:
-            if amount is None:
-                self._at = start
-                return False
-            if amount.asset == terms.USD:
-                amount.asset = self._dollars_asset() or self._meant_dollars()
-            self._clause.asks.append(amount)
+        asks = [each for each in amounts if each is not None]
+        if len(asks) < len(amounts):
+            return False
+        for ask in asks:
+            if ask.asset == terms.USD:
+                ask.asset = self._dollars_asset() or self._meant_dollars()
+        self._clause.asks += asks
         if terms.AFTER_ASK.match(self.text, self._at) is not None:
             raise InvalidRequest(
                 "A person is asked above an amount of one transaction; the sentence has a period or"
@@ -521,11 +529,9 @@ class _Reader:
         return True
 
     def _rate(self) -> bool:
-        start = self._at
         match = self._take(terms.RATE)
         period = None if match is None else self._period_at()
         if match is None or period in (None, terms.AT_ONCE):
-            self._at = start
             return False
         word = (match["word"] or match["count"]).lower()
         count = {"once": "1", "twice": "2"}.get(word) or _digits(word)
@@ -561,16 +567,13 @@ class _Reader:
         return True
 
     def _hours(self) -> bool:
-        start = self._at
         match = self._take(terms.HOURS)
         if match is None:
             return False
         first, second = (
             [each and each.lower() for each in match.groups()[at : at + 3]] for at in (0, 3)
         )
-        is_time = match["zone"] or any((*first[1:], *second[1:]))
-        if not is_time:
-            self._at = start
+        if not (match["zone"] or any((*first[1:], *second[1:]))):
             return False
         if not match["zone"]:
             raise InvalidRequest(
@@ -600,37 +603,34 @@ class _Reader:
         return True
 
     def _wallet(self) -> bool:
-        start = self._at
         match = self._take(terms.FROM)
         found: list[str] = []
         if match is not None and _is_name(match["name"]):
             found = self.words.principals("wallet", _unquoted(match["name"]))
         if not found:
-            self._at = start
             return False
         self._put("wallet", self._choose(found).partition(":")[2])
         return True
 
     def _via(self) -> bool:
-        found: list[str] = []
-        end = self._at
-        while (match := self._take(terms.VIA)) is not None:
-            # A word without a dot is a name that nobody has.
-            is_named = match["how"] or found or not (self._clause.amounts or self._clause.to)
-            if (
-                "." not in match["site"].rstrip(".")
-                or not is_named
-                or terms.NUMBER_ONLY.fullmatch(match["site"])
-            ):
-                break
-            site = match["site"].rstrip(".").lower()
-            found.append(f"{SITE}{read_site(site, 'site')}")
-            end = self._at
-            if not self._next():
-                break
-        self._at = end
+        found = self._list(self._site)
         self._extend(self._clause.via, found, "sites")
         return bool(found)
+
+    def _site(self) -> str | None:
+        """Read a site, with a preposition unless it stands right behind the verb or in a list."""
+        start = self._at
+        match = self._take(terms.VIA)
+        if match is not None:
+            site = match["site"].rstrip(".").lower()
+            is_named = (
+                match["how"] or self._is_listed or not (self._clause.amounts or self._clause.to)
+            )
+            # A word without a dot is a name that nobody has.
+            if is_named and "." in site and not terms.NUMBER_ONLY.fullmatch(site):
+                return f"{SITE}{read_site(site, 'site')}"
+        self._at = start
+        return None
 
     def _recipients(self) -> bool:
         start = self._at
@@ -638,15 +638,8 @@ class _Reader:
         if not is_said and self._clause.amounts:
             return False
         if Operation.SWAP.value in self._clause.verbs or not (is_said or self._clause.verbs):
-            self._at = start
             return False
-        found = []
-        end = self._at
-        while (one := self._recipient()) is not None:
-            found.append(one)
-            end = self._at
-            if not self._next():
-                break
+        found = self._list(self._recipient)
         if not found and is_said and not self._is_site(start):
             name = self._take(terms.RECIPIENT)
             if name is not None:
@@ -654,7 +647,6 @@ class _Reader:
                     f"No contact, group or wallet is called {quoted(name['name'][:60])}; a name "
                     "that is a word of grants needs quotes"
                 )
-        self._at = end if found else start
         self._extend(self._clause.to, found, "recipients")
         if found and not self._clause.amounts and not self._clause.named:
             self._named_asset()
@@ -694,13 +686,10 @@ class _Reader:
         return self._choose(meanings)
 
     def _into(self) -> bool:
-        start = self._at
-        if Operation.SWAP.value not in self._clause.verbs:
+        if Operation.SWAP.value not in self._clause.verbs or self._take(terms.INTO) is None:
             return False
-        self._take(terms.INTO)
-        found = self._assets() if self._at > start else []
+        found = self._list(self._asset_at)
         if not found or terms.USD in found:
-            self._at = start
             return False
         self._extend(self._clause.into, found, "assets to buy")
         return True
