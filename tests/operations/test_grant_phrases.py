@@ -159,6 +159,12 @@ UNDERSTOOD = {
     "Each day scout may send 1 USDC, each month 10 SOL to alice": (
         f"Agent scout may transfer up to 10 SOL in 30 days, and up to 1 USDC a day, to {ALICE}."
     ),
+    "scout may send alice per month USDC 100, each hour: 1 SOL": (
+        f"Agent scout may transfer up to 1 SOL an hour, and up to 100 USDC in 30 days, to {ALICE}."
+    ),
+    "scout may send alice 5 USDC a day, ask me above 2, 3 transactions a day": (
+        f"{FIVE}; above 2 USDC a person is asked; at most 3 transactions a day."
+    ),
     "scout may send 10 SOL to alice every month and up to 5 USDC every hour": (
         f"Agent scout may transfer up to 10 SOL in 30 days, and up to 5 USDC an hour, to {ALICE}."
     ),
@@ -185,6 +191,7 @@ UNDERSTOOD = {
 ASKED_BACK = {
     "scout may send 5 USDC to alice": 3,
     "scout may send $5 a day to alice": 2,
+    "scout may send 100 USDC to alice, and 0.1 SOL per minute": 3,
     "scout may spend 5 USDC a day": 2,
     "scout may pay 5 USDC a day": 2,
     "scout may send 1,000 USDC a day": 2,
@@ -227,7 +234,7 @@ REFUSED = {
     "scout may approve swaps": 'After "approve" stands what is held',
     "scout may stake 1 SOL a day to alice": "Recipients limit transfers",
     "scout may send 5 USDC a day and swap 1 SOL a day into USDC": "alone",
-    "scout may send 5 USDC a day and swap 1 SOL a day, slippage 1%": "alone",
+    "scout may send 5 USDC a day and swap 1 SOL a day, slippage 1%": "limit swaps",
     "scout may send 5 USDC a day and pay api.a.com 1 SOL a day": "alone",
     "scout may send 5 USDC a day and stake 1 SOL a day, ask me above 2": "of which of its assets",
     "scout may launch tokens, always ask me": "limits none",
@@ -245,7 +252,7 @@ REFUSED = {
     "scout may send 5 USDC a day, ask me above 2 USDC and 1 SOL": "of one transaction",
     "each week scout may send 2 SOL per transaction and 10 SOL a month": "without an amount",
     "scout may send 5 SOL a day to alice and stake 5 SOL a day, 6 SOL a week": "not clear which",
-    "scout may send 100 USDC a month to alice, transfers up to 10 USDC a day": "not clear which",
+    "scout may send 100 USDC a month to alice, transfers up to 10 USDC a day": "another operation",
     "scout may send 5 USDC a day, fees up to 1 SOL": "Fees are limited in a day",
     "scout may send 5 USDC a day until 31 December 203015": "is not understood",
     "nobody may send 5 USDC a day": "is not understood",
@@ -275,6 +282,30 @@ REFUSED = {
     "scout may send 5 USDC a day, fees up to 1 SOL a week": "Fees are limited in a day",
     "scout may send 5 USDC a day and stake 1 SOL a day, 3 times a day": "for each grant",
     "scout may swap 1 SOL a day, slippage 0.555%": "at most two decimals",
+    "scout may send alice per transaction 5 USDC a day": "two periods for one amount",
+    "scout may send alice each week 2 SOL per transaction, and 50 SOL a month": "two periods",
+    "scout may send 100 USDC to alice, each hour not exceeding 1 SOL a day": "two periods",
+    "scout may send 100 USDC to alice total and 5 SOL a day": '"total" is not understood',
+    "scout may send alice only ,25 SOL a day": '",25" is not understood',
+    "scout may stake with funds from treasury 5 SOL a day": "another operation or none",
+    "scout may give alice change of 5 USDC a day": "another operation or none",
+    "scout may stake, swaps need my approval, 5 SOL a day": "another operation or none",
+    "Give treasury 5 USDC a day and stake 3 SOL a day": '"treasury" is not understood',
+    "scout may send 5 USDC a day, ask me above 2 USDC and SOL 1 a day": "of one transaction",
+    "scout may send 5 USDC to alice, ask me above 2 USDC/day": "of one transaction",
+    "scout may send 100 USDC to alice, always ask me, each hour": "of one transaction",
+    "scout may send 100 USDC. Every minute ask me above 5": "a period without an amount",
+    "scout may pay 100 USDC a month and send 10 USDC a day to alice": "not clear which limit",
+    "scout may send 5 SOL a day and swap 3 USDC a day, at most 6 SOL a week": "not clear",
+    "scout may send $5 of any asset a day and stake 5 SOL a day, ask me above 2 SOL": "not clear",
+    "scout may stake SOL and send USDC to alice, up to 5 SOL and 100 USDC a day": "not clear",
+    "scout may pay for websites but from evil.com 1 USDC a day": '"but" is not understood',
+    "scout may swap 1 SOL a day but to BONK": '"but" is not understood',
+    "scout may send 5 USDC a day through 9999-12-31": "is no date",
+    "scout may swap SOL to USDC, 100 a day": "of which asset",
+    "scout may send 5 USDC a day, slippage at most 1%": "limit swaps",
+    "scout may send and swap 5 USDC a day to SOL": "not clear",
+    "scout may send 5 SOL at most 2 USDC a day": 'without "and" between',
     "scout may send 5 USDC a day until 2026-12-31, until 2027-12-31": "until twice",
     "x" * (MAX_SENTENCE + 1): "at most 500 characters",
 }

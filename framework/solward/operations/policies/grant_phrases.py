@@ -93,6 +93,7 @@ class _Amount:
     amount: str
     asset: str | None
     period: str | None
+    is_joined: bool = False
 
 
 @dataclass(slots=True)
@@ -168,6 +169,8 @@ class _Reader:
         self._is_first = True
         self._is_listed = False
         self._last = ""
+        # Where the last amount ended.
+        self._end = 0
 
     def read(self) -> list[dict[str, Any]]:
         """Return the grants' documents; raises `InvalidRequest`."""
@@ -252,7 +255,8 @@ class _Reader:
         start = self._at
         match = self._take(terms.WHO_FIRST if self._is_first else terms.WHO)
         name = None if match is None else match["name"] or match["bare"]
-        if match is None or name is None or not _is_name(name):
+        is_gift = match is not None and terms.GIVEN.match(match[0]) is not None
+        if match is None or name is None or not _is_name(name) or is_gift:
             self._at = start
             return self._who is not None and self._take(terms.MAY) is not None
         word = match["kind"] or match["behind"]
@@ -278,6 +282,13 @@ class _Reader:
         match = self._take(terms.VERB)
         if match is None:
             return False
+        if any(each.verbs for each in self._clauses):
+            before = self.text[: match.start()]
+            if match[0].lower().endswith("s") or terms.JOINED.search(before) is None:
+                raise InvalidRequest(
+                    f"{quoted(match[0])} may be another operation or none; write a sentence for "
+                    "each operation"
+                )
         if self._clause.amounts and self._clause.verbs:
             self._clauses.append(_Clause())
         word = match["verb"].lower()
@@ -433,12 +444,12 @@ class _Reader:
         if amount is None:
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
-        self._take(terms.LIMIT_BEHIND)
+        self._limit_behind()
         period = self._period_behind()
-        if None not in (before, period):
+        if sum(each is not None for each in (before, period, self._pending)) > 1:
             raise InvalidRequest("The sentence has two periods for one amount")
         amount.period, self._pending = period or before or self._pending, None
-        self._take(terms.LIMIT_BEHIND)
+        self._limit_behind()
         limit = self.text[start : self._at]
         if amount.period is None and terms.FOR_EVER.match(limit) is not None:
             raise InvalidRequest(
@@ -450,21 +461,55 @@ class _Reader:
             units = {*(each.asset for each in self._clause.amounts), *self._clause.named}
             if amount.period is None or not units:
                 return False
+            if self._clause.into:
+                units |= set(self._clause.into)
             if len(units) > 1:
                 raise InvalidRequest(f"The sentence does not say of which asset {amount.amount} is")
             (amount.asset,) = units
+        between = self.text[self._end : start]
+        amount.is_joined = (
+            bool(self._clause.amounts) and terms.ONLY_AND.fullmatch(between) is not None
+        )
+        if (
+            self._last == "_amount"
+            and terms.SEPARATE.search(self.text[self._end : self._at]) is None
+        ):
+            raise InvalidRequest('The sentence has two amounts without "and" between them')
         self._clause.amounts.append(amount)
+        self._end = self._at
         return True
+
+    def _limit_behind(self) -> None:
+        """Read "max" or "at most" behind an amount; behind a comma it is the next amount's."""
+        match = terms.LIMIT_BEHIND.match(self.text, self._at)
+        self._at = self._at if match is None else match.end()
+
+    def _is_before_amount(self) -> bool:
+        """Return whether an amount follows that a period just read belongs to."""
+        at, options = self._at, len(self.options)
+        is_amount = False
+        if terms.PREFIX.match(self.text, at) is not None:
+            self._take(terms.LIMIT)
+            is_amount = self._sum() is not None
+        self._at = at
+        del self.options[options:]
+        return is_amount
 
     def _standing_period(self) -> bool:
         """Read a period that stands before or behind its amounts."""
         period = self._period_at()
         if period is None:
             return False
-        if terms.BEFORE_AMOUNT.match(self.text, self._at) is not None:
+        if self._is_before_amount():
+            if self._pending is not None:
+                raise InvalidRequest("The sentence has two periods for one amount")
             self._pending = period
             return True
-        if self._last in ("_rate", "_costs", "_bound", "_hours", "_until", "_ask_new"):
+        asks = (terms.ASK_THEN_ABOVE, terms.ABOVE_THEN_ASK, terms.ASK_ALWAYS, terms.ASK_NEW)
+        rest = self._rest()
+        if self._last in (
+            *("_rate", "_costs", "_bound", "_hours", "_until", "_ask", "_ask_new"),
+        ) or any(each.match(rest) is not None for each in asks):
             raise InvalidRequest("The sentence has a period without an amount")
         without = [each for each in self._clause.amounts if each.period is None]
         for each in without:
@@ -481,10 +526,10 @@ class _Reader:
     def _period_behind(self) -> str | None:
         """Read the period of the amount just read; one after a comma is another amount's."""
         start = self._at
-        if re.match(r" ?[,;:]", self.text[start:]):
+        if re.match(r" ?[,;:.]", self.text[start:]):
             return None
         period = self._period_at()
-        if period is not None and terms.BEFORE_AMOUNT.match(self.text, self._at) is not None:
+        if period is not None and self._is_before_amount():
             raise InvalidRequest("Write each amount before its period, such as 5 USDC a day")
         return period
 
@@ -674,8 +719,10 @@ class _Reader:
                 break
         else:
             match = self._take(terms.RECIPIENT)
-            if match is not None and _is_name(match["name"]):
-                meanings = self.words.addresses(_unquoted(match["name"]))
+            name = "" if match is None else match["name"]
+            is_asset = self.words.asset(name) is not None and not is_address(name)
+            if match is not None and _is_name(name) and not is_asset:
+                meanings = self.words.addresses(_unquoted(name))
                 kind = (match["kind"] or match["behind"] or "").lower()
                 kind = {"members of": "group"}.get(kind, kind)
                 if kind in terms.RECIPIENT_KINDS:
@@ -730,16 +777,29 @@ class _Reader:
             )
         if clause.to and not {*SENT, "pay", "spend", _PAID_REQUEST} & set(clause.verbs):
             raise InvalidRequest("Recipients limit transfers and payments only")
+        if self._bounds and Operation.SWAP.value not in clause.verbs:
+            raise InvalidRequest(
+                "Slippage and price impact limit swaps; write a sentence for these"
+            )
+        if len(clause.verbs) > 1 and (clause.named or clause.into):
+            raise InvalidRequest(
+                "It is not clear which limit is of which operation; write a sentence for each "
+                "operation alone"
+            )
         if len(self._clauses) == 1:
             return
         several = Counter(each.asset for each in clause.amounts)
-        others = [each.verbs for each in self._clauses if each is not clause]
+        rest = [each for each in self._clauses if each is not clause]
+        others = [each.verbs for each in rest]
+        elsewhere = {amount.asset for each in rest for amount in each.amounts}
         if (
             clause.into
             or clause.via
             or self._bounds
             or max(several.values(), default=0) > 1
-            or any(verbs.keys() & clause.verbs.keys() for verbs in others)
+            or any(_sent(verbs) & _sent(clause.verbs) for verbs in others)
+            or any(each.asset in elsewhere for each in clause.amounts[1:])
+            or (ANY_ASSET in several and any(each.asks for each in self._clauses))
         ):
             raise InvalidRequest(
                 "It is not clear which limit is of which operation; write a sentence for each "
@@ -770,6 +830,8 @@ class _Reader:
                 each.period = self._period or following
             elif each.period != terms.AT_ONCE:
                 following = each.period
+            if not each.is_joined:
+                following = None
         missing = [each for each in amounts if each.period is None]
         if missing:
             period = self._choose(["24h", "7d", "30d"])
@@ -903,7 +965,7 @@ def _end_of(text: str, *, is_whole: bool) -> str:
     for each in terms.DATES:
         try:
             day = datetime.strptime(text.replace(",", ""), each) + timedelta(days=is_whole)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         return f"{day.date().isoformat()}T00:00:00Z"
     raise InvalidRequest(f"{quoted(text)} is no date such as 2026-12-31")
@@ -930,3 +992,8 @@ def _is_name(text: str) -> bool:
     """Return whether a text may be a name: unquoted, no word of a grant and no site."""
     plain = text.removeprefix("@").lower()
     return text.startswith('"') or not (plain in terms.RESERVED or "." in plain)
+
+
+def _sent(verbs: Iterable[str]) -> set[str]:
+    """Return operations, with transfer for the verbs that may mean it."""
+    return {Operation.TRANSFER.value if each in ("pay", "spend") else each for each in verbs}

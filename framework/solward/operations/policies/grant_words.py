@@ -50,15 +50,20 @@ OF: Final = _compiled(r"(?:worth )?(?:of|in) ")
 ANY_ASSET: Final = _compiled(
     r"(?:worth )?(?:of|in) (?:any (?:other )?(?:asset|token|coin)s?|anything)\b"
 )
-_NOUN: Final = r"(?:limit|cap|max(?:imum)?|total|ceiling)"
+_NOUN: Final = r"(?:limit|cap|max(?:imum)?|ceiling)"
 _UP_TO: Final = _any_of(
     *("up to", "at most", "(?:no|not|never|never with) (?:more|higher|greater|larger) than"),
     *("not exceeding", "as much as", "not to exceed", "limited to", "capped at", "subject to"),
     *("as long as", "it's", "it is", "the", "must be", "with", "and", "of", "an?", "is", "only"),
-    *("spending", _NOUN),
+    *("spending", "total of", _NOUN),
 )
 LIMIT: Final = _compiled(_UP_TO)
-LIMIT_BEHIND: Final = _compiled(rf"(?:{_NOUN} only|{_NOUN}|only|at most|or less)\b")
+# Between two amounts of one period, and between any two amounts.
+ONLY_AND: Final = _compiled(r"[ ,]*(?:and )?")
+SEPARATE: Final = _compiled(r"[,;:.]|\b(?:and|but|with)\b")
+# Behind a period that stands before its amount.
+PREFIX: Final = _compiled(r" ?:| (?!(?:and|with|subject)\b)")
+LIMIT_BEHIND: Final = _compiled(rf" ?(?:{_NOUN} only|{_NOUN}|only|at most|or less)\b")
 
 # Periods.
 AT_ONCE: Final = "at once"
@@ -79,11 +84,8 @@ PERIOD: Final = _compiled(
     r"|(?:per|in|each|every|within|in any|over|/) ?(?P<count>[0-9]{1,4}|"
     rf"{'|'.join(COUNTS)}) ?(?P<units>minute|min|hour|hr|h|day|d|week|wk)s?\b"
 )
-PERIODS_LIMIT: Final = _compiled(rf"(?=(?:{PERIOD.pattern.replace('?P<', '?P<_')}) {_NOUN}\b)")
-# Behind a period: an amount that the period belongs to. After a comma or "and" it is another one's.
-BEFORE_AMOUNT: Final = _compiled(
-    rf"(?= (?:(?:up to|at most|max|only) )*(?:\$ ?{NUMBER}|{NUMBER} ?(?!(?:am|pm|h|o'clock|to|and|"
-    r"until|till|times|transactions?|transfers?|payments?|swaps?|txs?)\b)[A-Za-z]))"
+PERIODS_LIMIT: Final = _compiled(
+    rf"(?=(?:{PERIOD.pattern.replace('?P<', '?P<_')}) (?:{_NOUN}|total)\b)"
 )
 # A limit for ever is no limit of a grant.
 FOR_EVER: Final = _compiled(r".*\btotal\b")
@@ -145,6 +147,10 @@ _SUBJECT: Final = (
 WHO: Final = _compiled(rf"{_SUBJECT}(?::| (?=(?:may|can|could|should|shall|is)\b){_MODALS}(?=\S))")
 # Only at its beginning a sentence needs no "may".
 WHO_FIRST: Final = _compiled(rf"{_SUBJECT}(?::| {_MODALS}(?=\S))")
+# "Give scout 5 USDC" names a recipient, "give scout permission to" a principal.
+GIVEN: Final = _compiled(r"(?=.*\bgive\b)(?!.*\b(?:permission|the right)\b)")
+# Before a second operation.
+JOINED: Final = _compiled(r"(?:\b(?:and|or|also|only|but|please)|[,;:.])\s*$")
 MAY: Final = _compiled(r"(?:may|can)\b")
 FROM: Final = _compiled(
     rf"(?:from|out of|using|use) (?:my |the )?(?:wallet )?(?P<name>{NAME})(?: wallet)?"
@@ -154,7 +160,7 @@ VIA: Final = _compiled(
     rf"(?P<site>{SITE_PATTERN})/?(?=[\s,;]|\.?$){_FOR_REQUESTS}"
 )
 NUMBER_ONLY: Final = re.compile(r"[0-9.]+")
-TO: Final = _compiled(r"(?:but |and )?(?:only )?to (?:only )?")
+TO: Final = _compiled(r"(?:and |but (?=only ))?(?:only )?to (?:only )?")
 NEXT: Final = _compiled(r" ?(?:,? ?\b(?:and|or)|,)(?: to)? ")
 ANYBODY: Final = _compiled(
     r"(?:anybody|anyone|everybody|everyone|any (?:address|recipient))\b(?! in\b)"
@@ -202,8 +208,12 @@ ASK_ALWAYS: Final = _compiled(
     rf"{_ASKED}(?: (?:(?:each|every) (?:time|payment)|always))?(?=[,;.!]|$)"
 )
 OR: Final = _compiled(r"or ")
+# A period, or another amount: neither is of the question.
 AFTER_ASK: Final = _compiled(
-    rf" (?:{PERIOD.pattern.replace('?P<', '?P<_')}|(?:and|or) (?:\$ ?)?{NUMBER})"
+    rf"[ ,.]*(?:{PERIOD.pattern.replace('?P<', '?P<_')})"
+    rf"|[ ,]*(?:(?:and|or) )?(?:\$ ?{NUMBER}|(?:[A-Za-z]+ )?{NUMBER} ?"
+    r"(?!(?:am|pm|h|o'clock|to|and|until|till|times|transactions?|transfers?|payments?|swaps?|txs?)"
+    r"\b)[A-Za-z])|[ ,]*(?:(?:and|or) )?[A-Za-z]{2,} [0-9]"
 )
 _NEW: Final = _any_of("for", "about", "before", "paying", "to", "if", "it is", "any") + (
     r"(?:(?:new|unknown) (?:recipients?|address(?:es)?|people|payees?)"
@@ -248,8 +258,8 @@ BOUND: Final = _compiled(
 # to somebody else.
 FILLER: Final = _compiled(
     r"(?:(?:and|also|please|just|only|with|an?|the|thanks|thank you"
-    r"|but(?= (?:and|only|also|please|always|ask|with|no|not|at|from|to|until|until|for)\b)"
-    rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b[ ,]*)+"
+    r"|but(?= (?:and|only|also|please|always|ask|with|no|not|until|for (?:more|any|every))\b)"
+    rf"|or (?=(?:to )?(?:{'|'.join(VERBS)})\b))\b(?: |,(?![0-9]))*)+"
 )
 # Unquoted, these are no names: whoever names a contact or an agent changes no other sentence.
 _PATTERNS: Final = [*filter(lambda each: isinstance(each, re.Pattern), globals().values()), *COSTS]
@@ -260,6 +270,9 @@ _IN_PATTERNS: Final = re.findall(
 RESERVED: Final = frozenset(
     (
         *("nobody", "none", "neither", "it", "they", "he", "she", "do", "does", "will", "never"),
+        *("except", "unless", "without", "yes", "alone", "deny", "block", "rule", "today"),
+        *("tomorrow", "weekday", "weekdays", "weekend", "weekends", "monday", "tuesday"),
+        *("wednesday", "thursday", "friday", "saturday", "sunday"),
         *("maximum", *_IN_PATTERNS, *(each.removesuffix("s") for each in _IN_PATTERNS)),
     )
 )
