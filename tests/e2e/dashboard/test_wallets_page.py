@@ -486,7 +486,7 @@ def test_rent_comes_back_once_it_is_confirmed(
     assert api.post(f"{run}/burn", json={"mint": mint, "amount": 5}).status_code == 200
     shown.open(f"/wallets/{wallet}")
     shown.wait_for("Rent that can be reclaimed")
-    shown.wait_for("SOL of 1 token account")
+    shown.wait_for("SOL from 1 token account")
     before = sol_of(api, wallet)
     shown.click("Reclaim")
     shown.wait_for("Reclaim this rent?")
