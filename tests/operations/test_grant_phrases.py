@@ -361,13 +361,6 @@ def test_each_example_is_understood_and_says_something(part: str, phrase: str) -
         assert found not in without
 
 
-def test_a_principal_whose_grants_these_are_need_not_be_named() -> None:
-    (found,) = readings("may send alice 5 USDC a day", WORDS, "agent:a1")
-    assert [grant_sentence(each, NAMES) for each in read_grants(found, "", NAMES)] == [f"{FIVE}."]
-    with pytest.raises(InvalidRequest, match="grants of agent:a1 are meant"):
-        readings("payroll may send alice 5 USDC a day", WORDS, "agent:a1")
-
-
 def test_an_asset_that_is_a_contact_too_is_not_guessed() -> None:
     words = Vocabulary(NAMES, AddressBook.from_lists([], [KnownAddress(CAROL, "usdc")]))
     with pytest.raises(InvalidRequest, match="USDC is an asset and a recipient"):

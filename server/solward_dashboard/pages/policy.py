@@ -197,23 +197,21 @@ class _Meaning:
 async def _meanings(policy: Policy, written: str) -> list[_Meaning]:
     """Return what a grant's text or JSON can mean; raises `SolwardError` or `ValueError`."""
     if written.startswith("{"):
-        grants = [[jsontext.read(written)]]
-        names: Mapping[str, str] = {}
-    else:
-        found = await api().policy.read(sentence=written)
-        grants = [[*each.grants] for each in found.readings]
-        names = found.recipients
-    meanings = []
-    for each in grants:
-        draft = {"grants": each, "book": policy.document["book"]}
+        draft = {"grants": [jsontext.read(written)], "book": policy.document["book"]}
         checked = await api().policy.check(draft)
-        document: Mapping[str, Any] = policy.document
-        for grant in checked.grants:
-            document = with_grant(document, grant)
-        said = [*checked.sentences[: len(checked.grants)]]
-        called = [f"{address} is {name}." for address, name in names.items()]
-        meanings.append(_Meaning(document, [*said, *called]))
-    return meanings
+        return [_meaning(policy, checked.grants, checked.sentences)]
+    found = await api().policy.read(sentence=written)
+    called = [f"{address} is {name}." for address, name in found.recipients.items()]
+    return [_meaning(policy, each.grants, [*each.sentences, *called]) for each in found.readings]
+
+
+def _meaning(
+    policy: Policy, grants: Sequence[Mapping[str, Any]], sentences: Sequence[str]
+) -> _Meaning:
+    document: Mapping[str, Any] = policy.document
+    for grant in grants:
+        document = with_grant(document, grant)
+    return _Meaning(document, sentences)
 
 
 async def _ask_new_grant(policy: Policy) -> Mapping[str, Any] | None:

@@ -26,7 +26,6 @@ from solward.operations.policies.grant_documents import (
     read_policy,
     read_principal,
 )
-from solward.operations.policies.grant_phrases import Vocabulary, readings
 from solward.operations.policies.grant_sentences import read_only_sentence, read_sentence
 from solward.plugins import Registry
 from solward.plugins.folders.layout import canonical
@@ -115,6 +114,9 @@ class Policies:
             InvalidRequest: the text has no meaning, or too many; or see `read`.
             LedgerError: see `read`.
         """
+        # Imported here, because compiling its patterns takes 45 ms, which no start should wait for.
+        from solward.operations.policies.grant_phrases import Vocabulary, readings
+
         async with self._database.read() as connection:
             own = await own_wallets(connection)
             book = AddressBook.from_lists(own, await address_book_rows(connection))

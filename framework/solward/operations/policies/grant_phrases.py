@@ -109,12 +109,11 @@ class _Clause:
     named: list[str] = field(default_factory=list)
 
 
-def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[dict[str, Any]]]:
+def readings(text: str, words: Vocabulary) -> list[list[dict[str, Any]]]:
     """Return every meaning of a text; each is a list of grants' documents.
 
     Args:
         text: a sentence, at most `MAX_SENTENCE` characters.
-        who: the principal, which the text may then omit.
 
     Raises:
         InvalidRequest: the text has no meaning, or more than `MAX_READINGS`; names the words that
@@ -131,7 +130,7 @@ def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[
     wrong: list[InvalidRequest] = []
     plans: list[tuple[int, ...]] = [()]
     for plan in plans:
-        reader = _Reader(text, words, plan, who)
+        reader = _Reader(text, words, plan)
         try:
             document = reader.read()
         except InvalidRequest as error:
@@ -153,18 +152,19 @@ def readings(text: str, words: Vocabulary, who: str | None = None) -> list[list[
 class _Reader:
     """Reads a text once, with a plan that says which option each choice takes."""
 
-    def __init__(self, text: str, words: Vocabulary, plan: Sequence[int], who: str | None) -> None:
+    def __init__(self, text: str, words: Vocabulary, plan: Sequence[int]) -> None:
         self.text = text
         self.words = words
         self.options: list[int] = []
         self._plan = plan
         self._at = 0
-        self._who = who
-        self._is_named = False
+        self._who: str | None = None
+        # The sentence's own period, as in "each day scout may send".
         self._period: str | None = None
         self._clauses = [_Clause()]
         self._shared: dict[str, Any] = {}
         self._bounds: dict[str, int] = {}
+        # A period that was read just before its amount.
         self._pending: str | None = None
         self._is_first = True
         self._is_listed = False
@@ -250,15 +250,13 @@ class _Reader:
 
     def _principal(self) -> bool:
         """Read whom the grant is for, which mostly begins the sentence."""
-        if self._is_named or any(each.verbs for each in self._clauses):
+        if self._who is not None or any(each.verbs for each in self._clauses):
             return False
-        start = self._at
         match = self._take(terms.WHO_FIRST if self._is_first else terms.WHO)
         name = None if match is None else match["name"] or match["bare"]
         is_gift = match is not None and terms.GIVEN.match(match[0]) is not None
         if match is None or name is None or not _is_name(name) or is_gift:
-            self._at = start
-            return self._who is not None and self._take(terms.MAY) is not None
+            return False
         word = match["kind"] or match["behind"]
         kind = None if word is None else terms.KINDS[word.lower()]
         if kind == "site":
@@ -269,13 +267,7 @@ class _Reader:
             return False
         if not found:
             raise InvalidRequest(f"No {kind} is called {quoted(_unquoted(name)[:60])}")
-        who = self._choose(found)
-        if self._who not in (None, who):
-            raise InvalidRequest(
-                f"The sentence is about {who}, and grants of {self._who} are meant"
-            )
-        self._who = who
-        self._is_named = True
+        self._who = self._choose(found)
         return True
 
     def _verb(self) -> bool:
@@ -781,25 +773,21 @@ class _Reader:
             raise InvalidRequest(
                 "Slippage and price impact limit swaps; write a sentence for these"
             )
-        if len(clause.verbs) > 1 and (clause.named or clause.into):
-            raise InvalidRequest(
-                "It is not clear which limit is of which operation; write a sentence for each "
-                "operation alone"
-            )
-        if len(self._clauses) == 1:
-            return
         several = Counter(each.asset for each in clause.amounts)
         rest = [each for each in self._clauses if each is not clause]
         others = [each.verbs for each in rest]
         elsewhere = {amount.asset for each in rest for amount in each.amounts}
-        if (
-            clause.into
-            or clause.via
-            or self._bounds
-            or max(several.values(), default=0) > 1
-            or any(_sent(verbs) & _sent(clause.verbs) for verbs in others)
-            or any(each.asset in elsewhere for each in clause.amounts[1:])
-            or (ANY_ASSET in several and any(each.asks for each in self._clauses))
+        if (len(clause.verbs) > 1 and (clause.named or clause.into)) or (
+            rest
+            and (
+                clause.into
+                or clause.via
+                or self._bounds
+                or max(several.values(), default=0) > 1
+                or any(_sent(verbs) & _sent(clause.verbs) for verbs in others)
+                or any(each.asset in elsewhere for each in clause.amounts[1:])
+                or (ANY_ASSET in several and any(each.asks for each in self._clauses))
+            )
         ):
             raise InvalidRequest(
                 "It is not clear which limit is of which operation; write a sentence for each "
@@ -839,9 +827,7 @@ class _Reader:
                 each.period = period
 
     def _document(self, clause: _Clause) -> dict[str, Any]:
-        document: dict[str, Any] = {"who": self._who}
-        document["may"] = self._operations(clause)
-        document |= {name: self._shared[name] for name in ("wallet",) if name in self._shared}
+        document: dict[str, Any] = {"who": self._who, "may": self._operations(clause)}
         assets = _limits(clause.amounts)
         moves = set(document["may"]) - {APPROVE, Operation.LAUNCH.value}
         if moves and not assets:
@@ -872,9 +858,7 @@ class _Reader:
             document["to"] = list(dict.fromkeys(clause.to))
         if clause.via:
             document["via"] = clause.via
-        for name in ("new", "costs", "rate", "hours", "until"):
-            if name in self._shared:
-                document[name] = self._shared[name]
+        document |= self._shared
         swap: dict[str, Any] = dict(self._bounds)
         if clause.into:
             swap["into"] = list(dict.fromkeys(clause.into))

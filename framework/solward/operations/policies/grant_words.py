@@ -84,9 +84,9 @@ PERIOD: Final = _compiled(
     r"|(?:per|in|each|every|within|in any|over|/) ?(?P<count>[0-9]{1,4}|"
     rf"{'|'.join(COUNTS)}) ?(?P<units>minute|min|hour|hr|h|day|d|week|wk)s?\b"
 )
-PERIODS_LIMIT: Final = _compiled(
-    rf"(?=(?:{PERIOD.pattern.replace('?P<', '?P<_')}) (?:{_NOUN}|total)\b)"
-)
+# Its groups have names of their own, since it is part of other patterns.
+_ANY_PERIOD: Final = rf"(?:{PERIOD.pattern.replace('?P<', '?P<_')})"
+PERIODS_LIMIT: Final = _compiled(rf"(?={_ANY_PERIOD} (?:{_NOUN}|total)\b)")
 # A limit for ever is no limit of a grant.
 FOR_EVER: Final = _compiled(r".*\btotal\b")
 
@@ -151,7 +151,6 @@ WHO_FIRST: Final = _compiled(rf"{_SUBJECT}(?::| {_MODALS}(?=\S))")
 GIVEN: Final = _compiled(r"(?=.*\bgive\b)(?!.*\b(?:permission|the right)\b)")
 # Before a second operation.
 JOINED: Final = _compiled(r"(?:\b(?:and|or|also|only|but|please)|[,;:.])\s*$")
-MAY: Final = _compiled(r"(?:may|can)\b")
 FROM: Final = _compiled(
     rf"(?:from|out of|using|use) (?:my |the )?(?:wallet )?(?P<name>{NAME})(?: wallet)?"
 )
@@ -210,7 +209,7 @@ ASK_ALWAYS: Final = _compiled(
 OR: Final = _compiled(r"or ")
 # A period, or another amount: neither is of the question.
 AFTER_ASK: Final = _compiled(
-    rf"[ ,.]*(?:{PERIOD.pattern.replace('?P<', '?P<_')})"
+    rf"[ ,.]*{_ANY_PERIOD}"
     rf"|[ ,]*(?:(?:and|or) )?(?:\$ ?{NUMBER}|(?:[A-Za-z]+ )?{NUMBER} ?"
     r"(?!(?:am|pm|h|o'clock|to|and|until|till|times|transactions?|transfers?|payments?|swaps?|txs?)"
     r"\b)[A-Za-z])|[ ,]*(?:(?:and|or) )?[A-Za-z]{2,} [0-9]"
@@ -247,7 +246,7 @@ UNTIL: Final = _compiled(
 )
 # The last day counts.
 INCLUSIVE: Final = _compiled(r"through|.* end of|.* including")
-DATES: Final = (*("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%d. %B %Y", "%B %d %Y", "%b %d %Y"),)
+DATES: Final = ("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%d. %B %Y", "%B %d %Y", "%b %d %Y")
 _PERCENT: Final = r"(?P<{0}number>[0-9]+(?:\.[0-9]+)?) ?(?P<{0}unit>%|percent\b|bps\b)"
 _BOUND: Final = r"(?P<{0}what>slippage|price impact)(?: tolerance)?"
 BOUND: Final = _compiled(
