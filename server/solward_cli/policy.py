@@ -96,7 +96,7 @@ async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) ->
     if written is None and text is not None and not _is_sentence(text):
         new = _read_document(text)
     else:
-        new = await _understood(call, written or text or "", yes)
+        new = await _read_meaning(call, written or text or "", yes)
     if new.get("version", now.version) != now.version:
         fail(f"{text} has version {new['version']}, but version {now.version} is in force")
     book = {**now.book, **(new.get("book") or {})}
@@ -156,7 +156,7 @@ def _recipient(name: str) -> str:
     return name if name.startswith("@") else _quoted(name)
 
 
-async def _understood(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
+async def _read_meaning(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
     """Return the grants that a sentence means; ask which ones, if it has several meanings."""
     found = await call.client.policy.read(sentence=text)
     for address, name in () if yes else found.recipients.items():

@@ -194,18 +194,18 @@ class _Meaning:
     sentences: Sequence[str]
 
 
-async def _meanings(policy: Policy, written: str) -> list[_Meaning]:
+async def _read_meanings(policy: Policy, written: str) -> list[_Meaning]:
     """Return what a grant's text or JSON can mean; raises `SolwardError` or `ValueError`."""
     if written.startswith("{"):
         draft = {"grants": [jsontext.read(written)], "book": policy.document["book"]}
         checked = await api().policy.check(draft)
-        return [_meaning(policy, checked.grants, checked.sentences)]
+        return [_meaning_of(policy, checked.grants, checked.sentences)]
     found = await api().policy.read(sentence=written)
     called = [f"{address} is {name}." for address, name in found.recipients.items()]
-    return [_meaning(policy, each.grants, [*each.sentences, *called]) for each in found.readings]
+    return [_meaning_of(policy, each.grants, [*each.sentences, *called]) for each in found.readings]
 
 
-def _meaning(
+def _meaning_of(
     policy: Policy, grants: Sequence[Mapping[str, Any]], sentences: Sequence[str]
 ) -> _Meaning:
     document: Mapping[str, Any] = policy.document
@@ -230,7 +230,7 @@ async def _ask_new_grant(policy: Policy) -> Mapping[str, Any] | None:
         clear_check()
         written = (field.value or "").strip()
         try:
-            meanings[:] = await _meanings(policy, written)
+            meanings[:] = await _read_meanings(policy, written)
         except (SolwardError, ValueError) as refused:
             error.set_text(str(refused))
             return

@@ -65,7 +65,7 @@ class Vocabulary:
         ]
         return list(dict.fromkeys(found))
 
-    def kind(self, recipient: str) -> str:
+    def recipient_kind(self, recipient: str) -> str:
         """Return whether `addresses` found a group, a wallet of the service, or a contact."""
         if recipient.startswith("@"):
             return "group"
@@ -168,7 +168,7 @@ class _Reader:
         self._pending: str | None = None
         self._is_first = True
         self._is_listed = False
-        self._last = ""
+        self._last: Callable[[], bool] | None = None
         # Where the last amount ended.
         self._end = 0
 
@@ -180,13 +180,13 @@ class _Reader:
             *(self._principal, self._refuse_new, self._ask_new, self._ask, self._rate, self._costs),
             *(self._bound, self._hours, self._until, self._amount, self._standing_period),
             *(self._requests, self._recipients, self._wallet, self._via, self._into),
-            *(self._verb, self._fill),
+            *(self._verb, self._filler),
         )
-        while self._rest():
-            read = next((part for part in parts if self._tried(part)), None)
+        while self._skip_separators():
+            read = next((part for part in parts if self._try_part(part)), None)
             if read is None:
-                self._unclear()
-            self._is_first, self._last = False, read.__name__
+                self._raise_unclear()
+            self._is_first, self._last = False, read
         if self._who is None:
             raise InvalidRequest(
                 'The sentence lacks whom it is for, such as "Agent scout may send 5 USDC a day to '
@@ -194,7 +194,7 @@ class _Reader:
             )
         return self._documents()
 
-    def _tried(self, part: Callable[[], bool]) -> bool:
+    def _try_part(self, part: Callable[[], bool]) -> bool:
         """Read a part, or stay where it would have begun."""
         at, options = self._at, len(self.options)
         if part():
@@ -207,16 +207,16 @@ class _Reader:
     def _clause(self) -> _Clause:
         return self._clauses[-1]
 
-    def _rest(self) -> str:
+    def _skip_separators(self) -> str:
         """Skip separators and return what is left to read."""
         match = terms.SEPARATORS.match(self.text, self._at)
         assert match is not None
         self._at = match.end()
         return self.text[self._at :]
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def _read_pattern(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         start = self._at
-        self._rest()
+        self._skip_separators()
         match = pattern.match(self.text, self._at)
         self._at = start if match is None else match.end()
         return match
@@ -229,11 +229,11 @@ class _Reader:
         self.options.append(len(found))
         return found[self._plan[at] if at < len(self._plan) else 0]
 
-    def _put(self, name: str, value: object) -> None:
+    def _set_once(self, name: str, value: object) -> None:
         if self._shared.setdefault(name, value) != value:
             raise InvalidRequest(f"The sentence says {name} twice, with different values")
 
-    def _unclear(self) -> NoReturn:
+    def _raise_unclear(self) -> NoReturn:
         rest = self.text[self._at :]
         word = rest.split(" ")[0].rstrip(".,;:")[:60]
         near = difflib.get_close_matches(word.lower(), terms.HINTS, 1, 0.8)
@@ -252,7 +252,7 @@ class _Reader:
         """Read whom the grant is for, which mostly begins the sentence."""
         if self._who is not None or any(each.verbs for each in self._clauses):
             return False
-        match = self._take(terms.WHO_FIRST if self._is_first else terms.WHO)
+        match = self._read_pattern(terms.WHO_FIRST if self._is_first else terms.WHO)
         name = None if match is None else match["name"] or match["bare"]
         is_gift = match is not None and terms.GIVEN.match(match[0]) is not None
         if match is None or name is None or not _is_name(name) or is_gift:
@@ -271,7 +271,7 @@ class _Reader:
         return True
 
     def _verb(self) -> bool:
-        match = self._take(terms.VERB)
+        match = self._read_pattern(terms.VERB)
         if match is None:
             return False
         if any(each.verbs for each in self._clauses):
@@ -286,7 +286,7 @@ class _Reader:
         word = match["verb"].lower()
         # "make" stands before paid requests only.
         verb = str(terms.VERBS.get(word, "pay"))
-        if verb == "buy" and self._take(terms.PAID_REQUESTS) is not None:
+        if verb == "buy" and self._read_pattern(terms.PAID_REQUESTS) is not None:
             verb = _PAID_REQUEST
         elif verb == "buy":
             # Grants limit what leaves, so an amount that is bought limits nothing.
@@ -297,19 +297,19 @@ class _Reader:
                     "a grant limits what is paid, not what is bought"
                 )
             self._clause.into += into
-            self._take(terms.WITH)
+            self._read_pattern(terms.WITH)
             verb = Operation.SWAP.value
-        if verb == APPROVE and self._take(terms.HELD) is None:
+        if verb == APPROVE and self._read_pattern(terms.HELD) is None:
             raise InvalidRequest('After "approve" stands what is held, such as "approve holds"')
         self._clause.verbs[verb] = None
-        self._take(terms.OBJECT)
+        self._read_pattern(terms.OBJECT)
         self._named_asset()
         return True
 
     def _named_asset(self) -> None:
         """Read the asset behind a verb that has no amount there, as in "send USDC to alice"."""
         start = self._at
-        self._take(terms.SOME)
+        self._read_pattern(terms.SOME)
         asset = self._asset_at()
         end = self._at
         if asset in (None, terms.USD) or self._number() is not None:
@@ -322,13 +322,13 @@ class _Reader:
             self._at = end
             self._clause.named.append(str(asset))
 
-    def _fill(self) -> bool:
-        return self._take(terms.FILLER) is not None
+    def _filler(self) -> bool:
+        return self._read_pattern(terms.FILLER) is not None
 
     def _asset_at(self) -> str | None:
         """Read an asset's symbol or mint; `terms.USD` for the word dollars."""
         start = self._at
-        match = self._take(terms.ASSET)
+        match = self._read_pattern(terms.ASSET)
         if match is not None:
             if match[0].lower() in terms.DOLLARS:
                 return terms.USD
@@ -345,23 +345,23 @@ class _Reader:
         while (one := item()) is not None:
             found.append(one)
             end = self._at
-            if not self._next():
+            if not self._list_separator():
                 break
             self._is_listed = True
         self._at, self._is_listed = end, False
         return found
 
-    def _next(self) -> bool:
+    def _list_separator(self) -> bool:
         """Read what stands between two items of a list."""
         match = terms.NEXT.match(self.text, self._at)
         if match is not None:
             self._at = match.end()
         return match is not None
 
-    def _sum(self, *, unit: bool = True) -> _Amount | None:
+    def _amount_without_period(self, *, unit: bool = True) -> _Amount | None:
         """Read a number with its asset, on either side of it, without a period."""
         start = self._at
-        if self._take(terms.DOLLAR_SIGN) is not None:
+        if self._read_pattern(terms.DOLLAR_SIGN) is not None:
             number, asset = self._number(), terms.USD
             behind = self._at
             token = self._asset_at() if number else None
@@ -379,7 +379,7 @@ class _Reader:
         return _Amount(number, asset or None, None)
 
     def _number(self) -> str | None:
-        match = self._take(terms.ONE_NUMBER)
+        match = self._read_pattern(terms.ONE_NUMBER)
         if match is None:
             return None
         number = _digits(match["number"].lower())
@@ -390,10 +390,10 @@ class _Reader:
 
     def _dollars_asset(self) -> str | None:
         """Read the asset that an amount in dollars is of; None if the text does not say it."""
-        if self._take(terms.ANY_ASSET) is not None:
+        if self._read_pattern(terms.ANY_ASSET) is not None:
             return ANY_ASSET
         start = self._at
-        if self._take(terms.OF) is not None:
+        if self._read_pattern(terms.OF) is not None:
             asset = self._asset_at()
             if asset in terms.DOLLAR_TOKENS:
                 return asset
@@ -413,7 +413,7 @@ class _Reader:
         return self._choose(said or known)
 
     def _period_at(self) -> str | None:
-        match = self._take(terms.PERIOD)
+        match = self._read_pattern(terms.PERIOD)
         if match is None:
             return None
         if match["once"]:
@@ -429,10 +429,10 @@ class _Reader:
 
     def _amount(self) -> bool:
         start = self._at
-        self._take(terms.LIMIT)
-        before = None if self._take(terms.PERIODS_LIMIT) is None else self._period_at()
-        self._take(terms.LIMIT)
-        amount = self._sum() or self._sum(unit=False)
+        self._read_pattern(terms.LIMIT)
+        before = None if self._read_pattern(terms.PERIODS_LIMIT) is None else self._period_at()
+        self._read_pattern(terms.LIMIT)
+        amount = self._amount_without_period() or self._amount_without_period(unit=False)
         if amount is None:
             return False
         said = self._dollars_asset() if amount.asset == terms.USD else None
@@ -463,7 +463,7 @@ class _Reader:
             bool(self._clause.amounts) and terms.ONLY_AND.fullmatch(between) is not None
         )
         if (
-            self._last == "_amount"
+            self._last == self._amount
             and terms.SEPARATE.search(self.text[self._end : self._at]) is None
         ):
             raise InvalidRequest('The sentence has two amounts without "and" between them')
@@ -481,8 +481,8 @@ class _Reader:
         at, options = self._at, len(self.options)
         is_amount = False
         if terms.PREFIX.match(self.text, at) is not None:
-            self._take(terms.LIMIT)
-            is_amount = self._sum() is not None
+            self._read_pattern(terms.LIMIT)
+            is_amount = self._amount_without_period() is not None
         self._at = at
         del self.options[options:]
         return is_amount
@@ -498,9 +498,10 @@ class _Reader:
             self._pending = period
             return True
         asks = (terms.ASK_THEN_ABOVE, terms.ABOVE_THEN_ASK, terms.ASK_ALWAYS, terms.ASK_NEW)
-        rest = self._rest()
+        rest = self._skip_separators()
         if self._last in (
-            *("_rate", "_costs", "_bound", "_hours", "_until", "_ask", "_ask_new"),
+            *(self._rate, self._costs, self._bound, self._hours, self._until, self._ask),
+            self._ask_new,
         ) or any(each.match(rest) is not None for each in asks):
             raise InvalidRequest("The sentence has a period without an amount")
         without = [each for each in self._clause.amounts if each.period is None]
@@ -527,15 +528,15 @@ class _Reader:
 
     def _ask(self) -> bool:
         amounts: list[_Amount | None]
-        if self._take(terms.ASK_THEN_ABOVE) is not None:
-            amounts = [self._sum(unit=False)]
-        elif self._take(terms.ABOVE_THEN_ASK) is not None:
-            amounts = [self._sum(unit=False)]
-            while self._take(terms.OR):
-                amounts.append(self._sum(unit=False))
-            if self._take(terms.ASKS) is None:
+        if self._read_pattern(terms.ASK_THEN_ABOVE) is not None:
+            amounts = [self._amount_without_period(unit=False)]
+        elif self._read_pattern(terms.ABOVE_THEN_ASK) is not None:
+            amounts = [self._amount_without_period(unit=False)]
+            while self._read_pattern(terms.OR):
+                amounts.append(self._amount_without_period(unit=False))
+            if self._read_pattern(terms.ASKS) is None:
                 amounts = [None]
-        elif self._take(terms.ASK_ALWAYS) is not None:
+        elif self._read_pattern(terms.ASK_ALWAYS) is not None:
             amounts = [_Amount("0", None, None)]
         else:
             return False
@@ -554,19 +555,19 @@ class _Reader:
         return True
 
     def _ask_new(self) -> bool:
-        if self._take(terms.ASK_NEW) is None:
+        if self._read_pattern(terms.ASK_NEW) is None:
             return False
-        self._put("new", NewRecipient.HOLD.value)
+        self._set_once("new", NewRecipient.HOLD.value)
         return True
 
     def _refuse_new(self) -> bool:
-        if self._take(terms.REFUSE_NEW) is None:
+        if self._read_pattern(terms.REFUSE_NEW) is None:
             return False
-        self._put("new", NewRecipient.REFUSE.value)
+        self._set_once("new", NewRecipient.REFUSE.value)
         return True
 
     def _rate(self) -> bool:
-        match = self._take(terms.RATE)
+        match = self._read_pattern(terms.RATE)
         period = None if match is None else self._period_at()
         if match is None or period in (None, terms.AT_ONCE):
             return False
@@ -580,16 +581,16 @@ class _Reader:
         return True
 
     def _costs(self) -> bool:
-        match = self._take(terms.COSTS[0]) or self._take(terms.COSTS[1])
+        match = self._read_pattern(terms.COSTS[0]) or self._read_pattern(terms.COSTS[1])
         if match is None:
             return False
         if self._period_at() != "24h":
             raise InvalidRequest('Fees are limited in a day, such as "fees up to 0.01 SOL a day"')
-        self._put("costs", _digits(match["amount"]))
+        self._set_once("costs", _digits(match["amount"]))
         return True
 
     def _bound(self) -> bool:
-        match = self._take(terms.BOUND)
+        match = self._read_pattern(terms.BOUND)
         if match is None:
             return False
         number, unit, what = (
@@ -604,7 +605,7 @@ class _Reader:
         return True
 
     def _hours(self) -> bool:
-        match = self._take(terms.HOURS)
+        match = self._read_pattern(terms.HOURS)
         if match is None:
             return False
         first, second = (
@@ -617,22 +618,22 @@ class _Reader:
                 f"{quoted(match[0].strip())} has no time zone; hours are in UTC, such as "
                 '"from 9:00 to 17:00 UTC"'
             )
-        self._put("hours", _hours_text(first, second))
+        self._set_once("hours", _hours_text(first, second))
         return True
 
     def _until(self) -> bool:
-        match = self._take(terms.UNTIL)
+        match = self._read_pattern(terms.UNTIL)
         if match is None:
             return False
         text = match["time"]
         if "T" not in text[10:11]:
             text = _end_of(text, is_whole=terms.INCLUSIVE.match(match["how"]) is not None)
-        self._put("until", text)
+        self._set_once("until", text)
         return True
 
     def _requests(self) -> bool:
         paying = {"pay", "spend"} & set(self._clause.verbs)
-        if not paying or self._take(terms.PAID_REQUESTS) is None:
+        if not paying or self._read_pattern(terms.PAID_REQUESTS) is None:
             return False
         for each in paying:
             del self._clause.verbs[each]
@@ -640,24 +641,24 @@ class _Reader:
         return True
 
     def _wallet(self) -> bool:
-        match = self._take(terms.FROM)
+        match = self._read_pattern(terms.FROM)
         found: list[str] = []
         if match is not None and _is_name(match["name"]):
             found = self.words.principals("wallet", _unquoted(match["name"]))
         if not found:
             return False
-        self._put("wallet", self._choose(found).partition(":")[2])
+        self._set_once("wallet", self._choose(found).partition(":")[2])
         return True
 
     def _via(self) -> bool:
         found = self._list(self._site)
-        self._extend(self._clause.via, found, "sites")
+        self._extend_once(self._clause.via, found, "sites")
         return bool(found)
 
     def _site(self) -> str | None:
         """Read a site, with a preposition unless it stands right behind the verb or in a list."""
         start = self._at
-        match = self._take(terms.VIA)
+        match = self._read_pattern(terms.VIA)
         if match is not None:
             site = match["site"].rstrip(".").lower()
             is_named = (
@@ -671,25 +672,25 @@ class _Reader:
 
     def _recipients(self) -> bool:
         start = self._at
-        is_said = self._take(terms.TO) is not None
+        is_said = self._read_pattern(terms.TO) is not None
         if not is_said and self._clause.amounts:
             return False
         if Operation.SWAP.value in self._clause.verbs or not (is_said or self._clause.verbs):
             return False
         found = self._list(self._recipient)
         if not found and is_said and not self._is_site(start):
-            name = self._take(terms.RECIPIENT)
+            name = self._read_pattern(terms.RECIPIENT)
             if name is not None:
                 raise InvalidRequest(
                     f"No contact, group or wallet is called {quoted(name['name'][:60])}; a name "
                     "that is a word of grants needs quotes"
                 )
-        self._extend(self._clause.to, found, "recipients")
+        self._extend_once(self._clause.to, found, "recipients")
         if found and not self._clause.amounts and not self._clause.named:
             self._named_asset()
         return bool(found)
 
-    def _extend(self, known: list[str], found: Sequence[str], what: str) -> None:
+    def _extend_once(self, known: list[str], found: Sequence[str], what: str) -> None:
         """Add the items of a list, which the text may have once: otherwise the first list's limits
         would hold for the second list too."""
         if known and found:
@@ -706,11 +707,11 @@ class _Reader:
         start = self._at
         meanings: list[str] = []
         for pattern, meaning in ((terms.ANYBODY, ANYBODY), (terms.OWN, OWN)):
-            if self._take(pattern) is not None:
+            if self._read_pattern(pattern) is not None:
                 meanings = [meaning]
                 break
         else:
-            match = self._take(terms.RECIPIENT)
+            match = self._read_pattern(terms.RECIPIENT)
             name = "" if match is None else match["name"]
             is_asset = self.words.asset(name) is not None and not is_address(name)
             if match is not None and _is_name(name) and not is_asset:
@@ -718,26 +719,28 @@ class _Reader:
                 kind = (match["kind"] or match["behind"] or "").lower()
                 kind = {"members of": "group"}.get(kind, kind)
                 if kind in terms.RECIPIENT_KINDS:
-                    meanings = [each for each in meanings if self.words.kind(each) == kind]
+                    meanings = [
+                        each for each in meanings if self.words.recipient_kind(each) == kind
+                    ]
         if not meanings:
             self._at = start
             return None
         return self._choose(meanings)
 
     def _into(self) -> bool:
-        if Operation.SWAP.value not in self._clause.verbs or self._take(terms.INTO) is None:
+        if Operation.SWAP.value not in self._clause.verbs or self._read_pattern(terms.INTO) is None:
             return False
         found = self._list(self._asset_at)
         if not found or terms.USD in found:
             return False
-        self._extend(self._clause.into, found, "assets to buy")
+        self._extend_once(self._clause.into, found, "assets to buy")
         return True
 
     def _documents(self) -> list[dict[str, Any]]:
         clauses = self._clauses
         for clause in clauses:
             self._check_clause(clause)
-        self._share_asks()
+        self._share_questions()
         amounts = [each for clause in clauses for each in clause.amounts]
         if self._pending or (self._period and all(each.period for each in amounts)):
             raise InvalidRequest("The sentence has a period without an amount")
@@ -784,7 +787,10 @@ class _Reader:
                 or clause.via
                 or self._bounds
                 or max(several.values(), default=0) > 1
-                or any(_sent(verbs) & _sent(clause.verbs) for verbs in others)
+                or any(
+                    _sending_operations(verbs) & _sending_operations(clause.verbs)
+                    for verbs in others
+                )
                 or any(each.asset in elsewhere for each in clause.amounts[1:])
                 or (ANY_ASSET in several and any(each.asks for each in self._clauses))
             )
@@ -794,7 +800,7 @@ class _Reader:
                 "operation alone"
             )
 
-    def _share_asks(self) -> None:
+    def _share_questions(self) -> None:
         """Let a person be asked by each grant that limits the asset."""
         asks = [each for clause in self._clauses for each in clause.asks]
         if len(self._clauses) == 1 or not asks:
@@ -978,6 +984,6 @@ def _is_name(text: str) -> bool:
     return text.startswith('"') or not (plain in terms.RESERVED or "." in plain)
 
 
-def _sent(verbs: Iterable[str]) -> set[str]:
+def _sending_operations(verbs: Iterable[str]) -> set[str]:
     """Return operations, with transfer for the verbs that may mean it."""
     return {Operation.TRANSFER.value if each in ("pay", "spend") else each for each in verbs}
