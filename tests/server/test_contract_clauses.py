@@ -117,7 +117,7 @@ async def test_the_providers_are_four_and_another_is_400_listing_them(api: Api) 
     assert (answer.status, answer.error) == (400, f"llmProvider must be one of: {names}")
 
 
-@promise("seventeen-skills")
+@promise("built-in-skills")
 async def test_the_built_in_skills_are_the_contracts_17_and_two_more(api: Api) -> None:
     found = [skill["name"] for skill in (await api.get("/skills")).json["skills"]]
     assert sorted(found) == sorted([*SKILLS, "transfer_token", "pay_request"])
