@@ -168,7 +168,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
             out.props('flat round dense aria-label="Log out"')
     # Without a value NiceGUI asks the browser for one, and warns if that is slow.
     drawer = ui.left_drawer(value=False, bordered=True).classes("sw-nav")
-    drawer.props("show-if-above width=208 breakpoint=900")
+    drawer.props("show-if-above width=184 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
         for route, name, icon in PAGES:
             if route == _ADMINS and role() is not Role.POLICY:
@@ -194,14 +194,14 @@ class _WaitingCount:
     """The number of holds that wait for a person, in the header and in the navigation."""
 
     def __init__(self) -> None:
-        self._link = ui.link(target=_HOLDS).classes("sw-waiting")
+        self._link = ui.link(target=_HOLDS).classes("sw-waiting sw-held")
         with self._link.props('data-testid="waiting-link"'):
             ui.icon("how_to_reg").props("aria-hidden=true")
             self._text = ui.label()
         self._link.set_visibility(False)
 
     def add_badge(self) -> None:
-        self._badge = ui.badge().classes("sw-blocked").props('data-testid="waiting-count"')
+        self._badge = ui.badge().classes("sw-held").props('data-testid="waiting-count"')
         self._badge.set_visibility(False)
 
     @staticmethod
