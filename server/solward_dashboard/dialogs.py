@@ -177,4 +177,6 @@ async def result_of(dialog: ui.dialog) -> Any:
     try:
         return await dialog
     finally:
-        dialog.delete()
+        # NiceGUI deletes the open dialogs of a page that was left.
+        if not dialog.is_deleted:
+            dialog.delete()

@@ -63,6 +63,7 @@ class Pages:
             "NEXT_PUBLIC_API_URL": api,
             "NEXT_PUBLIC_API_SECRET": secret,
         } | environment
+        self.program: tuple[str, ...] = ("-m", "solward_cli")
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *arguments: str) -> Pages:
@@ -71,7 +72,7 @@ class Pages:
         command = ["dashboard", "--port", str(self.port), *arguments]
         with (self.folder / "dashboard.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "solward_cli", *command],
+                [sys.executable, *self.program, *command],
                 env=self.environment,
                 cwd=self.folder,
                 stdout=subprocess.PIPE,
