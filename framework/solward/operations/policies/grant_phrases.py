@@ -11,12 +11,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from solward.operations.policies import grant_words as terms
 from solward.operations.policies.grant_sentences import read_sentence
@@ -31,8 +31,18 @@ from solward.vault.grants.spelling import APPROVE, SENT, Names, quoted
 
 MAX_READINGS: Final = 8
 """The maximum number of readings; a text with more must be written more precisely."""
-# The verb "pay", if the text says that it pays for requests.
-_PAID_REQUEST: Final = "pay for requests"
+_NOT_CLEAR: Final = (
+    "It is not clear which limit is of which operation, or holds for each grant; write a sentence "
+    "for each operation alone"
+)
+_NO_AMOUNT: Final = (
+    "The sentence has a period without an amount; write each amount with its period, such as "
+    '"5 USDC a day"'
+)
+_ONE_TRANSACTION: Final = (
+    "A person is asked above an amount of one transaction; the sentence has a period or another "
+    "amount behind it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +67,43 @@ class Vocabulary:
     def principals(self, kind: str | None, name: str) -> list[str]:
         """Return the principals of a kind, or of any, that have a name or id in any case."""
         kinds = self.names.rows if kind is None else {kind: self.names.rows.get(kind, {})}
-        found = [
+        return [
             f"{each}:{own_id}"
             for each, rows in kinds.items()
             for own_id, called in rows.items()
             if name == own_id or name.casefold() == called.casefold()
         ]
-        return list(dict.fromkeys(found))
 
-    def recipient_kind(self, recipient: str) -> str:
-        """Return whether `addresses` found a group, a wallet of the service, or a contact."""
-        if recipient.startswith("@"):
-            return "group"
-        return "wallet" if recipient in self.recipients.ids.values() else "contact"
+    def recipients_called(self, name: str, kind: str) -> list[str]:
+        """Return what a name may mean: addresses, and `@name` for a group.
 
-    def addresses(self, name: str) -> list[str]:
-        """Return the recipients that a name may mean: addresses, and `@name` for a group."""
+        Args:
+            kind: `contact`, `wallet` (of the service) or `group`; empty for any.
+        """
         if is_address(name):
-            return [name]
-        found = {
-            address
-            for known, addresses in self.recipients.names.items()
-            if known.casefold() == name.casefold() and not known.startswith("@")
-            for address in addresses
-        }
-        if name in self.recipients.ids:
-            found = {self.recipients.ids[name]}
+            found = [name]
+        elif name in self.recipients.ids:
+            found = [self.recipients.ids[name]]
+        else:
+            names = self.recipients.names.items()
+            same = [to for each, to in names if each.casefold() == name.casefold()]
+            found = [] if name.startswith("@") else sorted({each for to in same for each in to})
+        own = self.recipients.ids.values()
+        found = [each for each in found if kind in ("", "wallet" if each in own else "contact")]
         group = name.removeprefix("@").casefold()
-        groups = [f"@{group}"] if self.names.in_book(group) else []
-        return groups if name.startswith("@") else [*sorted(found), *groups]
+        is_group = kind in ("", "group") and self.names.in_book(group)
+        return [*found, *([f"@{group}"] if is_group else [])]
 
 
 @dataclass(slots=True)
 class _Amount:
-    amount: str
+    """An amount, and where it ends in the text."""
+
+    number: str
     asset: str | None
-    period: str | None
+    end: int
+    period: str | None = None
+    # Whether only "and" or a comma is between it and the amount before it.
     is_joined: bool = False
 
 
@@ -102,11 +113,33 @@ class _Clause:
 
     verbs: dict[str, None] = field(default_factory=dict)
     amounts: list[_Amount] = field(default_factory=list)
-    asks: list[_Amount] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
     to: list[str] = field(default_factory=list)
     via: list[str] = field(default_factory=list)
     into: list[str] = field(default_factory=list)
-    named: list[str] = field(default_factory=list)
+    is_for_requests: bool = False
+
+    @property
+    def swaps(self) -> bool:
+        """Whether recipients are none, because "to" is followed by what is bought."""
+        return bool({Operation.SWAP.value, "buy"} & {*self.verbs})
+
+    @property
+    def operations(self) -> set[str]:
+        """All operations that its verbs may mean."""
+        return {each for verb in self.verbs for each in self.meanings(verb)}
+
+    def meanings(self, verb: str) -> list[str]:
+        """Return the operations that a verb may mean."""
+        if verb == "buy":
+            return [Operation.SWAP.value]
+        if verb not in ("pay", "spend"):
+            return [verb]
+        if self.is_for_requests or (verb == "pay" and self.via):
+            return [Operation.PAY.value]
+        if verb == "pay" and self.to not in ([], [ANYBODY]):
+            return [Operation.TRANSFER.value]
+        return [Operation.TRANSFER.value, Operation.PAY.value]
 
 
 def readings(text: str, words: Vocabulary) -> list[list[dict[str, Any]]]:
@@ -120,12 +153,11 @@ def readings(text: str, words: Vocabulary) -> list[list[dict[str, Any]]]:
             are not understood, or what is missing.
     """
     text = " ".join(text.split())
-    if len(text) > MAX_SENTENCE:
-        raise InvalidRequest(f"A sentence of at most {MAX_SENTENCE:,} characters is expected")
-    try:
+    _refuse_if(
+        len(text) > MAX_SENTENCE, f"A sentence of at most {MAX_SENTENCE:,} characters is expected"
+    )
+    with suppress(InvalidRequest):
         return [[read_sentence(text)]]
-    except InvalidRequest:
-        pass
     found: list[list[dict[str, Any]]] = []
     wrong: list[InvalidRequest] = []
     plans: list[tuple[int, ...]] = [()]
@@ -136,90 +168,75 @@ def readings(text: str, words: Vocabulary) -> list[list[dict[str, Any]]]:
         except InvalidRequest as error:
             wrong.append(error)
         else:
-            if document not in found:
-                found.append(document)
+            found += [] if document in found else [document]
         # Each choice behind the planned ones is tried with its other options.
         for at in range(len(plan), len(reader.options)):
             chosen = (*plan, *[0] * (at - len(plan)))
             plans += [(*chosen, other) for other in range(1, reader.options[at])]
-        if len(found) > MAX_READINGS or len(plans) > 4 * MAX_READINGS:
-            raise InvalidRequest("The sentence has too many meanings; write it more precisely")
+        _refuse_if(
+            len(found) > MAX_READINGS or len(plans) > 4 * MAX_READINGS,
+            "The sentence has too many meanings; write it more precisely",
+        )
     if not found:
         raise wrong[0]
     return found
 
 
 class _Reader:
-    """Reads a text once, with a plan that says which option each choice takes."""
+    """Reads a text once, with a plan that says which option each choice takes.
+
+    `read` takes one phrase after the other. Each kind of phrase has a pattern in `_PHRASES` and a
+    function, which stores what the phrase says and returns where it ends, or None if the words
+    mean something else here.
+    """
 
     def __init__(self, text: str, words: Vocabulary, plan: Sequence[int]) -> None:
         self.text = text
         self.words = words
         self.options: list[int] = []
         self._plan = plan
-        self._at = 0
+        # The kind of the last phrase, fillers apart, and where it ended.
+        self._last = ""
+        self._end = 0
         self._who: str | None = None
         # The sentence's own period, as in "each day scout may send".
         self._period: str | None = None
         self._clauses = [_Clause()]
+        self._asks: list[_Amount] = []
+        # Limits that hold for each grant, as in its document.
         self._shared: dict[str, Any] = {}
-        self._bounds: dict[str, int] = {}
-        # A period that was read just before its amount.
-        self._pending: str | None = None
-        self._is_first = True
-        self._is_listed = False
-        self._last: Callable[[], bool] | None = None
-        # Where the last amount ended.
-        self._end = 0
 
     def read(self) -> list[dict[str, Any]]:
         """Return the grants' documents; raises `InvalidRequest`."""
-        self._period = self._period_at()
-        # A part that another one could take for its own stands before it.
-        parts = (
-            *(self._principal, self._refuse_new, self._ask_new, self._ask, self._rate, self._costs),
-            *(self._bound, self._hours, self._until, self._amount, self._standing_period),
-            *(self._requests, self._recipients, self._wallet, self._via, self._into),
-            *(self._verb, self._filler),
+        at = self._skip(0)
+        while at < len(self.text):
+            kind, at = self._read_phrase(at)
+            if kind != "filler":
+                self._last, self._end = kind, at
+            at = self._skip(at)
+        _refuse_if(
+            self._who is None,
+            'The sentence lacks whom it is for, such as "Agent scout may send 5 USDC a day"',
         )
-        while self._skip_separators():
-            read = next((part for part in parts if self._try_part(part)), None)
-            if read is None:
-                self._raise_unclear()
-            self._is_first, self._last = False, read
-        if self._who is None:
-            raise InvalidRequest(
-                'The sentence lacks whom it is for, such as "Agent scout may send 5 USDC a day to '
-                'alice"'
-            )
         return self._documents()
 
-    def _try_part(self, part: Callable[[], bool]) -> bool:
-        """Read a part, or stay where it would have begun."""
-        at, options = self._at, len(self.options)
-        if part():
-            return True
-        self._at = at
-        del self.options[options:]
-        return False
+    def _read_phrase(self, at: int) -> tuple[str, int]:
+        """Return the kind of the phrase that begins here, and where it ends."""
+        options = len(self.options)
+        for kind, (pattern, read) in _PHRASES.items():
+            match = pattern.match(self.text, at)
+            end = None if match is None else read(self, match)
+            if end is not None:
+                is_late = self._last == "period" and kind in ("ask", "new")
+                _refuse_if(is_late, _NO_AMOUNT)
+                return kind, end
+            del self.options[options:]
+        raise self._unclear(at)
 
-    @property
-    def _clause(self) -> _Clause:
-        return self._clauses[-1]
-
-    def _skip_separators(self) -> str:
-        """Skip separators and return what is left to read."""
-        match = terms.SEPARATORS.match(self.text, self._at)
-        assert match is not None
-        self._at = match.end()
-        return self.text[self._at :]
-
-    def _read_pattern(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        start = self._at
-        self._skip_separators()
-        match = pattern.match(self.text, self._at)
-        self._at = start if match is None else match.end()
-        return match
+    def _skip(self, at: int) -> int:
+        """Return where the separators from here end."""
+        match = terms.SEPARATORS.match(self.text, at)
+        return at if match is None else match.end()
 
     def _choose(self, found: Sequence[str]) -> str:
         """Return one of several meanings; the plan says which."""
@@ -229,12 +246,18 @@ class _Reader:
         self.options.append(len(found))
         return found[self._plan[at] if at < len(self._plan) else 0]
 
-    def _set_once(self, name: str, value: object) -> None:
-        if self._shared.setdefault(name, value) != value:
-            raise InvalidRequest(f"The sentence says {name} twice, with different values")
+    def _set_once(self, what: str, value: object, *path: str) -> None:
+        """Set a limit of all grants, which the text may not have with two values."""
+        at = self._shared
+        for each in path[:-1]:
+            at = at.setdefault(each, {})
+        _refuse_if(
+            at.setdefault(path[-1], value) != value,
+            f"The sentence says {what} twice, with different values",
+        )
 
-    def _raise_unclear(self) -> NoReturn:
-        rest = self.text[self._at :]
+    def _unclear(self, at: int) -> InvalidRequest:
+        rest = self.text[at:]
         word = rest.split(" ")[0].rstrip(".,;:")[:60]
         near = difflib.get_close_matches(word.lower(), terms.HINTS, 1, 0.8)
         if near and near[0] != word.lower():
@@ -246,575 +269,388 @@ class _Reader:
         else:
             known = ", ".join(each[1] for each in terms.EXAMPLES.values())
             advice = f"write such as: {known}"
-        raise InvalidRequest(f"{quoted(word)} is not understood, in {quoted(rest[:60])}; {advice}")
+        return InvalidRequest(f"{quoted(word)} is not understood, in {quoted(rest[:60])}; {advice}")
 
-    def _principal(self) -> bool:
-        """Read whom the grant is for, which mostly begins the sentence."""
-        if self._who is not None or any(each.verbs for each in self._clauses):
-            return False
-        match = self._read_pattern(terms.WHO_FIRST if self._is_first else terms.WHO)
-        name = None if match is None else match["name"] or match["bare"]
-        is_gift = match is not None and terms.GIVEN.match(match[0]) is not None
-        if match is None or name is None or not _is_name(name) or is_gift:
-            return False
-        word = match["kind"] or match["behind"]
+    @property
+    def _clause(self) -> _Clause:
+        return self._clauses[-1]
+
+    def _subject(self, match: re.Match[str]) -> int | None:
+        """Read whom the grant is for, which begins the sentence, unless "may" is behind it."""
+        name, word = match["name"] or match["bare"], match["kind"] or match["behind"]
+        is_first = self._last in ("", "period") and self._skip(self._end) == match.start()
+        if (
+            not (is_first or match["may"])
+            or self._who is not None
+            or self._clause.verbs
+            or not _is_name(name)
+            or terms.GIVEN.match(match[0])
+        ):
+            return None
         kind = None if word is None else terms.KINDS[word.lower()]
         if kind == "site":
             found = [f"{SITE}{read_site(name, 'site')}"]
         else:
             found = self.words.principals(kind, _unquoted(name))
-        if not found and kind is None:
-            return False
+        _refuse_if(kind and not found, f"No {kind} is called {quoted(_unquoted(name)[:60])}")
         if not found:
-            raise InvalidRequest(f"No {kind} is called {quoted(_unquoted(name)[:60])}")
+            return None
         self._who = self._choose(found)
-        return True
+        return match.end()
 
-    def _verb(self) -> bool:
-        match = self._read_pattern(terms.VERB)
-        if match is None:
-            return False
-        if any(each.verbs for each in self._clauses):
-            before = self.text[: match.start()]
-            if match[0].lower().endswith("s") or terms.JOINED.search(before) is None:
-                raise InvalidRequest(
-                    f"{quoted(match[0])} may be another operation or none; write a sentence for "
-                    "each operation"
-                )
+    def _verb(self, match: re.Match[str]) -> int:
+        """Read an operation, which begins a clause if the amounts of another one precede it."""
+        is_joined = terms.JOINED.search(self.text[: match.start()]) is not None
+        _refuse_if(
+            self._clauses[0].verbs and (match["third"] or not is_joined),
+            f"{quoted(match[0])} may be another operation or none; write a sentence for each "
+            "operation",
+        )
         if self._clause.amounts and self._clause.verbs:
             self._clauses.append(_Clause())
-        word = match["verb"].lower()
-        # "make" stands before paid requests only.
-        verb = str(terms.VERBS.get(word, "pay"))
-        if verb == "buy" and self._read_pattern(terms.PAID_REQUESTS) is not None:
-            verb = _PAID_REQUEST
-        elif verb == "buy":
-            # Grants limit what leaves, so an amount that is bought limits nothing.
-            into = self._list(self._asset_at)
-            if not into:
-                raise InvalidRequest(
-                    'After "buy" an asset is expected, such as "buy USDC with up to 1 SOL a day": '
-                    "a grant limits what is paid, not what is bought"
-                )
-            self._clause.into += into
-            self._read_pattern(terms.WITH)
-            verb = Operation.SWAP.value
-        if verb == APPROVE and self._read_pattern(terms.HELD) is None:
-            raise InvalidRequest('After "approve" stands what is held, such as "approve holds"')
+        verb = "pay" if match["requests"] else terms.VERBS[match["verb"].lower()]
+        _refuse_if(
+            verb == APPROVE and not match["held"],
+            'After "approve" stands what is held, such as "approve holds"',
+        )
         self._clause.verbs[verb] = None
-        self._read_pattern(terms.OBJECT)
-        self._named_asset()
-        return True
+        return match.end()
 
-    def _named_asset(self) -> None:
-        """Read the asset behind a verb that has no amount there, as in "send USDC to alice"."""
-        start = self._at
-        self._read_pattern(terms.SOME)
-        asset = self._asset_at()
-        end = self._at
-        if asset in (None, terms.USD) or self._number() is not None:
-            self._at = start
-        elif self.words.addresses(self.text[start:end].split()[-1]):
-            raise InvalidRequest(
-                f"{asset} is an asset and a recipient; write an amount, or the recipient in quotes"
-            )
-        else:
-            self._at = end
-            self._clause.named.append(str(asset))
-
-    def _filler(self) -> bool:
-        return self._read_pattern(terms.FILLER) is not None
-
-    def _asset_at(self) -> str | None:
-        """Read an asset's symbol or mint; `terms.USD` for the word dollars."""
-        start = self._at
-        match = self._read_pattern(terms.ASSET)
-        if match is not None:
-            if match[0].lower() in terms.DOLLARS:
-                return terms.USD
-            found = self.words.asset(match[0])
-            if found is not None:
-                return found
-        self._at = start
-        return None
-
-    def _list(self, item: Callable[[], str | None]) -> list[str]:
-        """Read a list of items, each by `item`, which stays where it reads none."""
-        found: list[str] = []
-        end = self._at
-        while (one := item()) is not None:
-            found.append(one)
-            end = self._at
-            if not self._list_separator():
-                break
-            self._is_listed = True
-        self._at, self._is_listed = end, False
-        return found
-
-    def _list_separator(self) -> bool:
-        """Read what stands between two items of a list."""
-        match = terms.NEXT.match(self.text, self._at)
-        if match is not None:
-            self._at = match.end()
-        return match is not None
-
-    def _amount_without_period(self, *, unit: bool = True) -> _Amount | None:
-        """Read a number with its asset, on either side of it, without a period."""
-        start = self._at
-        if self._read_pattern(terms.DOLLAR_SIGN) is not None:
-            number, asset = self._number(), terms.USD
-            behind = self._at
-            token = self._asset_at() if number else None
-            if token in terms.DOLLAR_TOKENS:
-                asset = str(token)
-            else:
-                self._at = behind
-        else:
-            asset_before = self._asset_at()
-            number = self._number()
-            asset = asset_before or (self._asset_at() if number else None) or ""
-        if number is None or (unit and not asset):
-            self._at = start
+    def _requests(self, match: re.Match[str]) -> int | None:
+        """Read that paid requests are what is paid for."""
+        if not {"pay", "spend"} & {*self._clause.verbs}:
             return None
-        return _Amount(number, asset or None, None)
+        self._clause.is_for_requests = True
+        return match.end()
 
-    def _number(self) -> str | None:
-        match = self._read_pattern(terms.ONE_NUMBER)
+    def _named(self, match: re.Match[str]) -> int | None:
+        """Read the asset behind a verb or recipients, as in "send USDC to alice"."""
+        clause, asset = self._clause, self._asset(match["item"])
+        is_behind = self._last == "verb" or (
+            self._last == "to" and not clause.amounts and not clause.named
+        )
+        is_next = self._skip(self._end) == match.start()
+        if not is_behind or not is_next or asset in (None, terms.USD):
+            return None
+        _refuse_if(
+            self.words.recipients_called(match["item"], ""),
+            f"{asset} is an asset and a recipient; write an amount, or the recipient in quotes",
+        )
+        clause.named.append(str(asset))
+        return match.end()
+
+    def _filler(self, match: re.Match[str]) -> int:
+        return match.end()
+
+    def _asset(self, word: str | None) -> str | None:
+        """Return an asset's symbol or mint; `terms.USD` for the word dollars."""
+        if word is None:
+            return None
+        return terms.USD if word.lower() in terms.DOLLARS else self.words.asset(word)
+
+    def _money(self, at: int) -> _Amount | None:
+        """Read a number, with its asset if one is said."""
+        match = terms.MONEY.match(self.text, self._skip(at))
         if match is None:
             return None
         number = _digits(match["number"].lower())
         if "," in number:
             # A thousand, or one with three decimals.
             number = self._choose([number.replace(",", ""), number.partition(",")[0]])
-        return f"{Decimal(number) * 1_000:f}" if match["thousand"] else number
-
-    def _dollars_asset(self) -> str | None:
-        """Read the asset that an amount in dollars is of; None if the text does not say it."""
-        if self._read_pattern(terms.ANY_ASSET) is not None:
-            return ANY_ASSET
-        start = self._at
-        if self._read_pattern(terms.OF) is not None:
-            asset = self._asset_at()
-            if asset in terms.DOLLAR_TOKENS:
-                return asset
-            self._at = start
-        return None
-
-    def _meant_dollars(self) -> str:
-        """Return the asset that dollars mean if the text does not say it."""
-        usdc = self.words.asset("USDC")
-        limits = {each.asset for clause in self._clauses for each in clause.amounts}
-        known = [each for each in (usdc, ANY_ASSET) if each is not None]
-        said = [each for each in known if each in limits]
-        if len(said) > 1:
-            raise InvalidRequest(
-                "The sentence does not say whether an amount in dollars is of USDC"
-            )
-        return self._choose(said or known)
-
-    def _period_at(self) -> str | None:
-        match = self._read_pattern(terms.PERIOD)
-        if match is None:
+        if match["thousand"]:
+            number = f"{Decimal(number) * 1_000:f}"
+        asset = terms.USD if match["sign"] else self._asset(match["before"])
+        if match["before"] and asset is None:
             return None
-        if match["once"]:
-            return terms.AT_ONCE
-        if match["adverb"]:
-            return terms.ADVERBS[match["adverb"].lower()]
-        if match["unit"]:
-            return terms.UNITS[match["unit"].lower()]
-        count, unit = int(_digits(match["count"].lower())), match["units"].lower()[0]
-        if unit == "w":
-            count, unit = 7 * count, "d"
-        return "24h" if (count, unit) == (1, "d") else f"{count}{unit}"
+        amount = _Amount(number, asset, match.end("figure"))
+        behind = self._asset(match["behind"])
+        if behind and (behind in terms.DOLLAR_TOKENS if match["sign"] else asset is None):
+            amount.asset, amount.end = behind, match.end()
+        self._read_of(amount)
+        return amount
 
-    def _amount(self) -> bool:
-        start = self._at
-        self._read_pattern(terms.LIMIT)
-        before = None if self._read_pattern(terms.PERIODS_LIMIT) is None else self._period_at()
-        self._read_pattern(terms.LIMIT)
-        amount = self._amount_without_period() or self._amount_without_period(unit=False)
+    def _read_of(self, amount: _Amount) -> None:
+        """Read which asset an amount in dollars is of, if it is said here."""
+        match = terms.OF_ASSET.match(self.text, amount.end)
+        if match is None or amount.asset != terms.USD:
+            return
+        asset = ANY_ASSET if match["any"] else self._asset(match["token"])
+        if asset in (ANY_ASSET, *terms.DOLLAR_TOKENS):
+            amount.asset, amount.end = asset, match.end()
+
+    def _amount(self, match: re.Match[str]) -> int | None:
+        """Read an amount with its period, which one of three places may say."""
+        amount, clause = self._money(match.end()), self._clause
         if amount is None:
-            return False
-        said = self._dollars_asset() if amount.asset == terms.USD else None
-        self._limit_behind()
-        period = self._period_behind()
-        if sum(each is not None for each in (before, period, self._pending)) > 1:
-            raise InvalidRequest("The sentence has two periods for one amount")
-        amount.period, self._pending = period or before or self._pending, None
-        self._limit_behind()
-        limit = self.text[start : self._at]
-        if amount.period is None and terms.FOR_EVER.match(limit) is not None:
-            raise InvalidRequest(
-                'A grant has no limit for ever; write a period, such as "5 USDC in 30 days"'
-            )
-        if amount.asset == terms.USD:
-            amount.asset = said or self._dollars_asset() or self._meant_dollars()
+            return None
+        before = self.text[self._end : match.end()]
+        behind = terms.AMOUNT_BEHIND.match(self.text, amount.end)
+        assert behind is not None
+        periods = [each for each in (match["first"], match["inner"], behind["period"]) if each]
         if amount.asset is None:
-            units = {*(each.asset for each in self._clause.amounts), *self._clause.named}
-            if amount.period is None or not units:
-                return False
-            if self._clause.into:
-                units |= set(self._clause.into)
-            if len(units) > 1:
-                raise InvalidRequest(f"The sentence does not say of which asset {amount.amount} is")
+            units = {*(each.asset for each in clause.amounts), *clause.named}
+            if not periods or not units:
+                return None
+            _refuse_if(
+                len(units | {*clause.into}) > 1,
+                f"The sentence does not say of which asset {amount.number} is",
+            )
             (amount.asset,) = units
-        between = self.text[self._end : start]
-        amount.is_joined = (
-            bool(self._clause.amounts) and terms.ONLY_AND.fullmatch(between) is not None
+        _refuse_if(len(periods) > 1, "The sentence has two periods for one amount")
+        _refuse_if(
+            not periods and re.search(r"\btotal\b", before.lower()),
+            'A grant has no limit for ever; write a period, such as "5 USDC in 30 days"',
         )
-        if (
-            self._last == self._amount
-            and terms.SEPARATE.search(self.text[self._end : self._at]) is None
-        ):
-            raise InvalidRequest('The sentence has two amounts without "and" between them')
-        self._clause.amounts.append(amount)
-        self._end = self._at
-        return True
+        _refuse_if(
+            self._last == "amount" and not terms.SEPARATE.search(before),
+            'The sentence has two amounts without "and" between them',
+        )
+        _refuse_if(
+            self._last == "ask" and (match["first"] or terms.ONLY_AND.fullmatch(before)),
+            _ONE_TRANSACTION,
+        )
+        amount.period = _period_of(periods[0]) if periods else None
+        between = terms.ONLY_AND.fullmatch(self.text, self._end, match.start())
+        amount.is_joined = self._last == "amount" and between is not None
+        amount.end = behind.end()
+        self._read_of(amount)
+        clause.amounts.append(amount)
+        return amount.end
 
-    def _limit_behind(self) -> None:
-        """Read "max" or "at most" behind an amount; behind a comma it is the next amount's."""
-        match = terms.LIMIT_BEHIND.match(self.text, self._at)
-        self._at = self._at if match is None else match.end()
-
-    def _is_before_amount(self) -> bool:
-        """Return whether an amount follows that a period just read belongs to."""
-        at, options = self._at, len(self.options)
-        is_amount = False
-        if terms.PREFIX.match(self.text, at) is not None:
-            self._read_pattern(terms.LIMIT)
-            is_amount = self._amount_without_period() is not None
-        self._at = at
-        del self.options[options:]
-        return is_amount
-
-    def _standing_period(self) -> bool:
-        """Read a period that stands before or behind its amounts."""
-        period = self._period_at()
-        if period is None:
-            return False
-        if self._is_before_amount():
-            if self._pending is not None:
-                raise InvalidRequest("The sentence has two periods for one amount")
-            self._pending = period
-            return True
-        asks = (terms.ASK_THEN_ABOVE, terms.ABOVE_THEN_ASK, terms.ASK_ALWAYS, terms.ASK_NEW)
-        rest = self._skip_separators()
-        if self._last in (
-            *(self._rate, self._costs, self._bound, self._hours, self._until, self._ask),
-            self._ask_new,
-        ) or any(each.match(rest) is not None for each in asks):
-            raise InvalidRequest("The sentence has a period without an amount")
+    def _standing_period(self, match: re.Match[str]) -> int:
+        """Read a period that does not stand at its amount: of amounts before it, or of all."""
+        _refuse_if(self._last == "ask", _ONE_TRANSACTION)
+        others = ("new", "rate", "costs", "bound", "hours", "until")
+        _refuse_if(self._last in others, _NO_AMOUNT)
+        period = _period_of(match[0])
         without = [each for each in self._clause.amounts if each.period is None]
         for each in without:
             each.period = period
         if not without:
-            if self._clause.amounts or self._period is not None:
-                raise InvalidRequest(
-                    "The sentence has a period without an amount; write each amount with its "
-                    'period, such as "5 USDC a day"'
-                )
+            _refuse_if(self._clause.amounts or self._period is not None, _NO_AMOUNT)
             self._period = period
-        return True
+        return match.end()
 
-    def _period_behind(self) -> str | None:
-        """Read the period of the amount just read; one after a comma is another amount's."""
-        start = self._at
-        if re.match(r" ?[,;:.]", self.text[start:]):
+    def _ask(self, match: re.Match[str]) -> int | None:
+        """Read that a person is asked, always or above amounts, which stand on either side."""
+        if match["always"]:
+            self._asks.append(_Amount("0", None, match.end()))
+            return match.end()
+        asks: list[_Amount] = []
+        at: int | None = match.end()
+        while at is not None:
+            amount = self._money(at)
+            if amount is None:
+                return None
+            asks.append(amount)
+            more = terms.OR.match(self.text, amount.end)
+            at = None if more is None else more.end()
+        end = self._skip(asks[-1].end)
+        asked = terms.ASKED.match(self.text, end)
+        if match["asked"] is None and asked is None:
             return None
-        period = self._period_at()
-        if period is not None and self._is_before_amount():
-            raise InvalidRequest("Write each amount before its period, such as 5 USDC a day")
-        return period
+        self._asks += asks
+        return asks[-1].end if match["asked"] or asked is None else asked.end()
 
-    def _ask(self) -> bool:
-        amounts: list[_Amount | None]
-        if self._read_pattern(terms.ASK_THEN_ABOVE) is not None:
-            amounts = [self._amount_without_period(unit=False)]
-        elif self._read_pattern(terms.ABOVE_THEN_ASK) is not None:
-            amounts = [self._amount_without_period(unit=False)]
-            while self._read_pattern(terms.OR):
-                amounts.append(self._amount_without_period(unit=False))
-            if self._read_pattern(terms.ASKS) is None:
-                amounts = [None]
-        elif self._read_pattern(terms.ASK_ALWAYS) is not None:
-            amounts = [_Amount("0", None, None)]
-        else:
-            return False
-        asks = [each for each in amounts if each is not None]
-        if len(asks) < len(amounts):
-            return False
-        for ask in asks:
-            if ask.asset == terms.USD:
-                ask.asset = self._dollars_asset() or self._meant_dollars()
-        self._clause.asks += asks
-        if terms.AFTER_ASK.match(self.text, self._at) is not None:
-            raise InvalidRequest(
-                "A person is asked above an amount of one transaction; the sentence has a period or"
-                " another amount behind it"
-            )
-        return True
+    def _new(self, match: re.Match[str]) -> int:
+        new = NewRecipient.REFUSE if match["refused"] else NewRecipient.HOLD
+        self._set_once("new", new.value, "new")
+        return match.end()
 
-    def _ask_new(self) -> bool:
-        if self._read_pattern(terms.ASK_NEW) is None:
-            return False
-        self._set_once("new", NewRecipient.HOLD.value)
-        return True
+    def _rate(self, match: re.Match[str]) -> int | None:
+        often, period = match["often"], _period_of(match["period"])
+        count = terms.OFTEN[often.lower()] if often else _digits(match["count"].lower())
+        if period == terms.AT_ONCE:
+            return None
+        _refuse_if(
+            not count.isdigit() or len(count) > 9,
+            f"A whole number of transactions is expected, not {count}",
+        )
+        self._set_once("the transactions of one period", int(count), "rate", period)
+        return match.end()
 
-    def _refuse_new(self) -> bool:
-        if self._read_pattern(terms.REFUSE_NEW) is None:
-            return False
-        self._set_once("new", NewRecipient.REFUSE.value)
-        return True
+    def _costs(self, match: re.Match[str]) -> int:
+        _refuse_if(
+            not match["period"] or _period_of(match["period"]) != "24h",
+            'Fees are limited in a day, such as "fees up to 0.01 SOL a day"',
+        )
+        self._set_once("costs", _digits(match["amount"].lower()), "costs")
+        return match.end()
 
-    def _rate(self) -> bool:
-        match = self._read_pattern(terms.RATE)
-        period = None if match is None else self._period_at()
-        if match is None or period in (None, terms.AT_ONCE):
-            return False
-        word = (match["word"] or match["count"]).lower()
-        count = {"once": "1", "twice": "2"}.get(word) or _digits(word)
-        if not count.isdigit() or len(count) > 9:
-            raise InvalidRequest(f"A whole number of transactions is expected, not {count}")
-        rates = self._shared.setdefault("rate", {})
-        if rates.setdefault(period, int(count)) != int(count):
-            raise InvalidRequest("The sentence limits the transactions of one period twice")
-        return True
-
-    def _costs(self) -> bool:
-        match = self._read_pattern(terms.COSTS[0]) or self._read_pattern(terms.COSTS[1])
-        if match is None:
-            return False
-        if self._period_at() != "24h":
-            raise InvalidRequest('Fees are limited in a day, such as "fees up to 0.01 SOL a day"')
-        self._set_once("costs", _digits(match["amount"]))
-        return True
-
-    def _bound(self) -> bool:
-        match = self._read_pattern(terms.BOUND)
-        if match is None:
-            return False
+    def _bound(self, match: re.Match[str]) -> int:
         number, unit, what = (
             match[each] or match[f"_{each}"] for each in ("number", "unit", "what")
         )
         bps = Decimal(number) * (1 if unit.lower() == "bps" else 100)
-        if bps != int(bps) or bps > 10_000:
-            raise InvalidRequest("A percentage with at most two decimals is expected")
+        _refuse_if(
+            bps != int(bps) or bps > 10_000, "A percentage with at most two decimals is expected"
+        )
         name = "slippageBps" if what.lower() == "slippage" else "impactBps"
-        if self._bounds.setdefault(name, int(bps)) != int(bps):
-            raise InvalidRequest(f"The sentence limits the {what} twice")
-        return True
+        self._set_once(what, int(bps), "swap", name)
+        return match.end()
 
-    def _hours(self) -> bool:
-        match = self._read_pattern(terms.HOURS)
-        if match is None:
-            return False
+    def _hours(self, match: re.Match[str]) -> int | None:
         first, second = (
             [each and each.lower() for each in match.groups()[at : at + 3]] for at in (0, 3)
         )
         if not (match["zone"] or any((*first[1:], *second[1:]))):
-            return False
-        if not match["zone"]:
-            raise InvalidRequest(
-                f"{quoted(match[0].strip())} has no time zone; hours are in UTC, such as "
-                '"from 9:00 to 17:00 UTC"'
-            )
-        self._set_once("hours", _hours_text(first, second))
-        return True
+            return None
+        _refuse_if(
+            not match["zone"],
+            f"{quoted(match[0].strip())} has no time zone; hours are in UTC, such as "
+            '"from 9:00 to 17:00 UTC"',
+        )
+        self._set_once("hours", _hours_text([first, second]), "hours")
+        return match.end()
 
-    def _until(self) -> bool:
-        match = self._read_pattern(terms.UNTIL)
-        if match is None:
-            return False
+    def _until(self, match: re.Match[str]) -> int:
         text = match["time"]
         if "T" not in text[10:11]:
-            text = _end_of(text, is_whole=terms.INCLUSIVE.match(match["how"]) is not None)
-        self._set_once("until", text)
-        return True
+            text = _end_of(text, is_whole=match["whole"] is not None)
+        self._set_once("until", text, "until")
+        return match.end()
 
-    def _requests(self) -> bool:
-        paying = {"pay", "spend"} & set(self._clause.verbs)
-        if not paying or self._read_pattern(terms.PAID_REQUESTS) is None:
-            return False
-        for each in paying:
-            del self._clause.verbs[each]
-        self._clause.verbs[_PAID_REQUEST] = None
-        return True
-
-    def _wallet(self) -> bool:
-        match = self._read_pattern(terms.FROM)
-        found: list[str] = []
-        if match is not None and _is_name(match["name"]):
-            found = self.words.principals("wallet", _unquoted(match["name"]))
+    def _wallet(self, match: re.Match[str]) -> int | None:
+        name = match["name"]
+        found = self.words.principals("wallet", _unquoted(name)) if _is_name(name) else []
         if not found:
-            return False
-        self._set_once("wallet", self._choose(found).partition(":")[2])
-        return True
-
-    def _via(self) -> bool:
-        found = self._list(self._site)
-        self._extend_once(self._clause.via, found, "sites")
-        return bool(found)
-
-    def _site(self) -> str | None:
-        """Read a site, with a preposition unless it stands right behind the verb or in a list."""
-        start = self._at
-        match = self._read_pattern(terms.VIA)
-        if match is not None:
-            site = match["site"].rstrip(".").lower()
-            is_named = (
-                match["how"] or self._is_listed or not (self._clause.amounts or self._clause.to)
-            )
-            # A word without a dot is a name that nobody has.
-            if is_named and "." in site and not terms.NUMBER_ONLY.fullmatch(site):
-                return f"{SITE}{read_site(site, 'site')}"
-        self._at = start
-        return None
-
-    def _recipients(self) -> bool:
-        start = self._at
-        is_said = self._read_pattern(terms.TO) is not None
-        if not is_said and self._clause.amounts:
-            return False
-        if Operation.SWAP.value in self._clause.verbs or not (is_said or self._clause.verbs):
-            return False
-        found = self._list(self._recipient)
-        if not found and is_said and not self._is_site(start):
-            name = self._read_pattern(terms.RECIPIENT)
-            if name is not None:
-                raise InvalidRequest(
-                    f"No contact, group or wallet is called {quoted(name['name'][:60])}; a name "
-                    "that is a word of grants needs quotes"
-                )
-        self._extend_once(self._clause.to, found, "recipients")
-        if found and not self._clause.amounts and not self._clause.named:
-            self._named_asset()
-        return bool(found)
-
-    def _extend_once(self, known: list[str], found: Sequence[str], what: str) -> None:
-        """Add the items of a list, which the text may have once: otherwise the first list's limits
-        would hold for the second list too."""
-        if known and found:
-            raise InvalidRequest(
-                f"The sentence names {what} twice; write a sentence for each, or one list"
-            )
-        known += found
-
-    def _is_site(self, at: int) -> bool:
-        match = terms.VIA.match(self.text, at)
-        return match is not None and "." in match["site"].rstrip(".")
-
-    def _recipient(self) -> str | None:
-        start = self._at
-        meanings: list[str] = []
-        for pattern, meaning in ((terms.ANYBODY, ANYBODY), (terms.OWN, OWN)):
-            if self._read_pattern(pattern) is not None:
-                meanings = [meaning]
-                break
-        else:
-            match = self._read_pattern(terms.RECIPIENT)
-            name = "" if match is None else match["name"]
-            is_asset = self.words.asset(name) is not None and not is_address(name)
-            if match is not None and _is_name(name) and not is_asset:
-                meanings = self.words.addresses(_unquoted(name))
-                kind = (match["kind"] or match["behind"] or "").lower()
-                kind = {"members of": "group"}.get(kind, kind)
-                if kind in terms.RECIPIENT_KINDS:
-                    meanings = [
-                        each for each in meanings if self.words.recipient_kind(each) == kind
-                    ]
-        if not meanings:
-            self._at = start
             return None
-        return self._choose(meanings)
+        self._set_once("wallet", self._choose(found).partition(":")[2], "wallet")
+        return match.end()
 
-    def _into(self) -> bool:
-        if Operation.SWAP.value not in self._clause.verbs or self._read_pattern(terms.INTO) is None:
-            return False
-        found = self._list(self._asset_at)
-        if not found or terms.USD in found:
-            return False
-        self._extend_once(self._clause.into, found, "assets to buy")
-        return True
+    def _via(self, match: re.Match[str]) -> int | None:
+        """Read a site, with a preposition unless it stands right behind the verb."""
+        site = match["site"].rstrip(".").lower()
+        # A word without a dot is a name that nobody has.
+        if "." not in site or terms.NUMBER_ONLY.fullmatch(site):
+            return None
+        is_late = bool(self._clause.amounts or self._clause.to)
+        found = [f"{SITE}{read_site(site, 'site')}"]
+        return self._add("via", match, found, is_late=is_late)
+
+    def _to(self, match: re.Match[str]) -> int | None:
+        """Read a recipient, with "to" unless it stands right behind the verb."""
+        if self._clause.swaps:
+            return None
+        is_late = bool(self._clause.amounts or not self._clause.verbs)
+        name = match["name"] or ""
+        if match["anybody"] or match["own"]:
+            found = [ANYBODY if match["anybody"] else OWN]
+        elif not _is_name(name) or (self._asset(name) and not is_address(name)):
+            found = []
+        else:
+            kind = "group" if match["group"] else (match["kind"] or match["behind"] or "").lower()
+            found = self.words.recipients_called(_unquoted(name), kind)
+        _refuse_if(
+            match["to"] and not found,
+            f"No contact, group or wallet is called {quoted(name[:60])}; a name that is a word of "
+            "grants needs quotes",
+        )
+        return self._add("to", match, found, is_late=is_late)
+
+    def _into(self, match: re.Match[str]) -> int | None:
+        """Read an asset to buy, with "into" unless it stands behind "buy"."""
+        asset = self._asset(match["item"])
+        if not self._clause.swaps or asset in (None, terms.USD):
+            return None
+        is_late = self._last != "verb" or "buy" not in self._clause.verbs
+        return self._add("into", match, [str(asset)], is_late=is_late)
+
+    def _add(
+        self, kind: str, match: re.Match[str], found: Sequence[str], *, is_late: bool
+    ) -> int | None:
+        """Add an item to a list, which the text may have once: otherwise the first list's limits
+        would hold for the second list too.
+
+        Args:
+            is_late: whether the list begins with a word such as "to"; "or" never begins it.
+        """
+        between = terms.NEXT.fullmatch(self.text, self._end, match.start("item"))
+        is_listed = self._last == kind and between is not None
+        begins = match["join"].lower() != "or " and (match["to"] or not is_late)
+        if not found or not (is_listed or begins):
+            return None
+        known: list[str] = getattr(self._clause, kind)
+        _refuse_if(
+            known and not is_listed,
+            f"The sentence names {_LISTS[kind]} twice; write a sentence for each, or one list",
+        )
+        known.append(self._choose(found))
+        return match.end()
 
     def _documents(self) -> list[dict[str, Any]]:
-        clauses = self._clauses
-        for clause in clauses:
+        amounts = [each for clause in self._clauses for each in clause.amounts]
+        for clause in self._clauses:
             self._check_clause(clause)
-        self._share_questions()
-        amounts = [each for clause in clauses for each in clause.amounts]
-        if self._pending or (self._period and all(each.period for each in amounts)):
-            raise InvalidRequest("The sentence has a period without an amount")
-        if len(clauses) > 1 and {"rate", "costs"} & set(self._shared):
-            raise InvalidRequest(
-                "A limit of transactions or fees holds for each grant; write a sentence for each "
-                "operation"
-            )
-        to = next((each.to for each in clauses if each.to), [])
-        for clause in clauses:
-            clause.to = clause.to or list(to)
+        if len(self._clauses) > 1:
+            self._check_several()
+        _refuse_if(self._period and all(each.period for each in amounts), _NO_AMOUNT)
+        self._share_dollars([*amounts, *self._asks])
+        to = next((each.to for each in self._clauses if each.to), [])
+        limits: list[dict[str, Any]] = []
+        for clause in self._clauses:
+            clause.to = clause.to or to
             self._share_periods(clause.amounts)
-        return [self._document(each) for each in clauses]
+            limits.append(_limits(clause.amounts))
+        _add_asks(limits, self._asks)
+        both = zip(self._clauses, limits, strict=True)
+        return [self._document(clause, assets) for clause, assets in both]
 
     def _check_clause(self, clause: _Clause) -> None:
-        """Refuse limits that would hold for no operation, or not for each of several grants."""
-        if not clause.verbs:
-            raise InvalidRequest(
-                f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known"
-            )
-        if APPROVE in clause.verbs and (
-            len(clause.verbs) > 1
-            or any((clause.amounts, clause.to, clause.asks, clause.named, clause.via, clause.into))
-            or {"rate", "costs", "new"} & set(self._shared)
-        ):
-            raise InvalidRequest(
-                'Nothing but a wallet, hours and an end limits approvals; write "key payroll may '
-                'approve holds", and another sentence for the rest'
-            )
-        if clause.to and not {*SENT, "pay", "spend", _PAID_REQUEST} & set(clause.verbs):
-            raise InvalidRequest("Recipients limit transfers and payments only")
-        if self._bounds and Operation.SWAP.value not in clause.verbs:
-            raise InvalidRequest(
-                "Slippage and price impact limit swaps; write a sentence for these"
-            )
-        several = Counter(each.asset for each in clause.amounts)
-        rest = [each for each in self._clauses if each is not clause]
-        others = [each.verbs for each in rest]
-        elsewhere = {amount.asset for each in rest for amount in each.amounts}
-        if (len(clause.verbs) > 1 and (clause.named or clause.into)) or (
-            rest
+        """Refuse limits that would hold for no operation."""
+        limits = (clause.amounts, clause.named, clause.to, clause.via, clause.into)
+        _refuse_if(
+            not clause.verbs,
+            f"The sentence lacks what may be done: {', '.join(terms.VERBS)} are known",
+        )
+        _refuse_if(
+            APPROVE in clause.verbs
             and (
-                clause.into
-                or clause.via
-                or self._bounds
-                or max(several.values(), default=0) > 1
-                or any(
-                    _sending_operations(verbs) & _sending_operations(clause.verbs)
-                    for verbs in others
-                )
-                or any(each.asset in elsewhere for each in clause.amounts[1:])
-                or (ANY_ASSET in several and any(each.asks for each in self._clauses))
-            )
-        ):
-            raise InvalidRequest(
-                "It is not clear which limit is of which operation; write a sentence for each "
-                "operation alone"
-            )
+                len(clause.verbs) > 1 or any(limits) or {"rate", "costs", "new"} & {*self._shared}
+            ),
+            'Nothing but a wallet, hours and an end limits approvals; write "key payroll may '
+            'approve holds", and another sentence for the rest',
+        )
+        _refuse_if(
+            clause.to and not SENT & clause.operations,
+            "Recipients limit transfers and payments only",
+        )
+        _refuse_if(
+            "swap" in self._shared and not clause.swaps,
+            "Slippage and price impact limit swaps; write a sentence for these",
+        )
+        _refuse_if(
+            "buy" in clause.verbs and not clause.into,
+            'After "buy" an asset is expected, such as "buy USDC with up to 1 SOL a day": a grant '
+            "limits what is paid, not what is bought",
+        )
+        _refuse_if(len(clause.verbs) > 1 and (clause.named or clause.into), _NOT_CLEAR)
 
-    def _share_questions(self) -> None:
-        """Let a person be asked by each grant that limits the asset."""
-        asks = [each for clause in self._clauses for each in clause.asks]
-        if len(self._clauses) == 1 or not asks:
-            return
-        limited = {each.asset for clause in self._clauses for each in clause.amounts}
-        for each in asks:
-            if each.asset not in limited and (each.asset is not None or each.amount != "0"):
-                raise InvalidRequest(
-                    "The sentence asks a person above an amount; write of which of its assets, "
-                    'such as "ask me above 2 USDC"'
-                )
-        for clause in self._clauses:
-            own = {None, *(each.asset for each in clause.amounts)}
-            clause.asks = [each for each in asks if each.asset in own]
+    def _check_several(self) -> None:
+        """Refuse limits of which it is not clear for which of several grants they hold."""
+        clauses = self._clauses
+        operations = [each.operations for each in clauses]
+        has_any = any(each.asset == ANY_ASSET for clause in clauses for each in clause.amounts)
+        _refuse_if(
+            {"swap", "rate", "costs"} & {*self._shared}
+            or len(set.union(*operations)) < sum(map(len, operations))
+            or any(each.into or each.via or len(each.amounts) > 1 for each in clauses)
+            or (self._asks and has_any),
+            _NOT_CLEAR,
+        )
+
+    def _share_dollars(self, amounts: Sequence[_Amount]) -> None:
+        """Let dollars be of the asset that the text limits: USDC or any; or choose."""
+        bare = [each for each in amounts if each.asset == terms.USD]
+        known = [each for each in (self.words.asset("USDC"), ANY_ASSET) if each is not None]
+        said = [each for each in known if each in {other.asset for other in amounts}]
+        _refuse_if(
+            bare and len(said) > 1,
+            "The sentence does not say whether an amount in dollars is of USDC",
+        )
+        asset = self._choose(said or known) if bare else None
+        for each in bare:
+            each.asset = asset
 
     def _share_periods(self, amounts: Sequence[_Amount]) -> None:
         """Give amounts without a period that of the sentence or of the next amount, or choose."""
@@ -832,64 +668,85 @@ class _Reader:
             for each in missing:
                 each.period = period
 
-    def _document(self, clause: _Clause) -> dict[str, Any]:
-        document: dict[str, Any] = {"who": self._who, "may": self._operations(clause)}
-        assets = _limits(clause.amounts)
-        moves = set(document["may"]) - {APPROVE, Operation.LAUNCH.value}
-        if moves and not assets:
-            raise InvalidRequest(
-                'The sentence lacks an amount and a period, such as "up to 5 USDC a day"'
-            )
-        if clause.named and not assets:
-            raise InvalidRequest(
-                f"The sentence names {' and '.join(clause.named)} without an amount"
-            )
-        if clause.named and set(assets) - set(clause.named):
-            raise InvalidRequest(
-                f"The sentence is about {' and '.join(clause.named)}, and has an amount of another "
-                "asset; a grant limits what leaves, not what is bought"
-            )
-        if clause.asks and not assets:
-            raise InvalidRequest(
-                "A person is asked above an amount of an asset, and the sentence limits none"
-            )
-        for ask in clause.asks:
-            _add_ask(assets, ask)
+    def _document(self, clause: _Clause, assets: dict[str, Any]) -> dict[str, Any]:
+        may = list(dict.fromkeys(self._choose(clause.meanings(each)) for each in clause.verbs))
+        _refuse_if(
+            {*may} - {APPROVE, Operation.LAUNCH.value} and not assets,
+            'The sentence lacks an amount and a period, such as "up to 5 USDC a day"',
+        )
+        named = " and ".join(clause.named)
+        _refuse_if(
+            named and (not assets or {*assets} - {*clause.named}),
+            f"The sentence names {named} without an amount of it; a grant limits what leaves, not "
+            "what is bought",
+        )
+        document: dict[str, Any] = {"who": self._who, "may": may, **self._shared}
         if assets:
             document["assets"] = {
                 name: {"usd": limit} if name == ANY_ASSET else limit
                 for name, limit in assets.items()
             }
-        if clause.to and SENT.intersection(document["may"]):
+        if clause.to not in ([], [ANYBODY]) and SENT.intersection(may):
             document["to"] = list(dict.fromkeys(clause.to))
         if clause.via:
             document["via"] = clause.via
-        document |= self._shared
-        swap: dict[str, Any] = dict(self._bounds)
         if clause.into:
-            swap["into"] = list(dict.fromkeys(clause.into))
-        if swap:
-            document["swap"] = swap
-        if document.get("to") == [ANYBODY]:
-            del document["to"]
+            document["swap"] = {
+                **document.get("swap", {}),
+                "into": list(dict.fromkeys(clause.into)),
+            }
         return document
 
-    def _operations(self, clause: _Clause) -> list[str]:
-        found: dict[str, None] = {}
-        for verb in clause.verbs:
-            if verb == _PAID_REQUEST or (verb == "pay" and clause.via):
-                meanings = [Operation.PAY.value]
-            elif verb == "pay" and clause.to and clause.to != [ANYBODY]:
-                meanings = [Operation.TRANSFER.value]
-            elif verb in ("pay", "spend"):
-                meanings = [Operation.TRANSFER.value, Operation.PAY.value]
-            else:
-                meanings = [verb]
-            found[self._choose(meanings)] = None
-        return list(found)
+
+# A phrase that another one could take for its own stands before it.
+_PHRASES: Final[
+    Mapping[str, tuple[re.Pattern[str], Callable[[_Reader, re.Match[str]], int | None]]]
+] = {
+    "subject": (terms.SUBJECT, _Reader._subject),
+    "new": (terms.NEW, _Reader._new),
+    "ask": (terms.ASK, _Reader._ask),
+    "rate": (terms.RATE, _Reader._rate),
+    "costs": (terms.COSTS, _Reader._costs),
+    "bound": (terms.BOUND, _Reader._bound),
+    "hours": (terms.HOURS, _Reader._hours),
+    "until": (terms.UNTIL, _Reader._until),
+    "into": (terms.INTO, _Reader._into),
+    "amount": (terms.AMOUNT, _Reader._amount),
+    "period": (terms.PERIOD, _Reader._standing_period),
+    "requests": (terms.REQUESTS, _Reader._requests),
+    "named": (terms.NAMED, _Reader._named),
+    "via": (terms.SITE, _Reader._via),
+    "to": (terms.RECIPIENT, _Reader._to),
+    "wallet": (terms.WALLET, _Reader._wallet),
+    "verb": (terms.VERB, _Reader._verb),
+    "filler": (terms.FILLER, _Reader._filler),
+}
+_LISTS: Final = {"to": "recipients", "via": "sites", "into": "assets to buy"}
+
+
+def _refuse_if(is_wrong: object, why: str) -> None:
+    """Raise `InvalidRequest` with the reason if something is wrong."""
+    if is_wrong:
+        raise InvalidRequest(why)
+
+
+def _period_of(text: str) -> str:
+    """Return a period as in a document, or `terms.AT_ONCE`."""
+    match = terms.PERIOD.fullmatch(text)
+    assert match is not None
+    if match["once"]:
+        return terms.AT_ONCE
+    if match["adverb"] or match["unit"]:
+        words = terms.ADVERBS | terms.UNITS
+        return words[(match["adverb"] or match["unit"]).lower()]
+    count, unit = int(_digits(match["count"].lower())), match["units"].lower()[0]
+    if unit == "w":
+        count, unit = 7 * count, "d"
+    return "24h" if (count, unit) == (1, "d") else f"{count}{unit}"
 
 
 def _limits(amounts: Iterable[_Amount]) -> dict[str, dict[str, Any]]:
+    """Return assets with their limits, as in a document."""
     assets: dict[str, dict[str, Any]] = {}
     for each in amounts:
         assert each.asset is not None
@@ -897,60 +754,63 @@ def _limits(amounts: Iterable[_Amount]) -> dict[str, dict[str, Any]]:
         limit = assets.setdefault(each.asset, {"per": {}})
         once = each.period == terms.AT_ONCE
         into, key = (limit, "perTx") if once else (limit["per"], each.period)
-        if key in into:
-            raise InvalidRequest(f"The sentence has two amounts of {each.asset} for one period")
-        into[key] = each.amount
+        _refuse_if(key in into, f"The sentence has two amounts of {each.asset} for one period")
+        into[key] = each.number
     for asset, limit in assets.items():
-        if not limit["per"]:
-            raise InvalidRequest(
-                f"The sentence limits {asset} in one transaction only; add how much in a period, "
-                'such as "and 20 a day"'
-            )
+        _refuse_if(
+            not limit["per"],
+            f"The sentence limits {asset} in one transaction only; add how much in a period, "
+            'such as "and 20 a day"',
+        )
     return assets
 
 
-def _add_ask(assets: Mapping[str, dict[str, Any]], ask: _Amount) -> None:
-    """Add the amount above which a person is asked, to its asset or to the only asset."""
-    found = list(assets) if ask.asset is None else [ask.asset]
-    if ask.amount == "0":
-        found = list(assets)
-    elif len(found) != 1 or found[0] not in assets:
-        raise InvalidRequest(
+def _add_asks(limits: Sequence[Mapping[str, dict[str, Any]]], asks: Sequence[_Amount]) -> None:
+    """Add the amounts above which a person is asked, in all grants: each to its asset, or to the
+    only one; 0 to all."""
+    _refuse_if(
+        asks and not all(limits),
+        "A person is asked above an amount of an asset, and the sentence limits none",
+    )
+    every = [(asset, limit) for assets in limits for asset, limit in assets.items()]
+    for ask in asks:
+        found = [each for each in every if ask.number == "0" or ask.asset in (None, each[0])]
+        _refuse_if(
+            not found or (ask.asset is None and ask.number != "0" and len(found) > 1),
             "The sentence asks a person above an amount of an asset that it does not limit, or "
-            'does not say of which; write such as "ask me above 2 USDC"'
+            'does not say of which of its assets; write such as "ask me above 2 USDC"',
         )
-    for each in found:
-        if assets[each].setdefault("hold", ask.amount) != ask.amount:
-            raise InvalidRequest(f"The sentence asks a person above two amounts of {each}")
+        for asset, limit in found:
+            _refuse_if(
+                limit.setdefault("hold", ask.number) != ask.number,
+                f"The sentence asks a person above two amounts of {asset}",
+            )
 
 
-def _hours_text(first: Sequence[str | None], second: Sequence[str | None]) -> str:
+def _hours_text(times: Sequence[Sequence[str | None]]) -> str:
     """Return hours of a grant; raises `InvalidRequest` if 9 to 5 could be 9 to 17 o'clock."""
-    halves = {each[2] for each in (first, second)} & {"am", "pm"}
-    are_clear = any(not 0 < int(each[0] or 0) <= 12 for each in (first, second))
-    minutes = [_minute_of_day(*each) for each in (first, second)]
-    if (halves and not all(each[2] for each in (first, second))) or (
-        not halves and not are_clear and minutes[0] >= minutes[1]
-    ):
-        raise InvalidRequest('Write both times with am or pm, or as "9:00 to 17:00 UTC"')
-    start, end = (f"{each // 60:02d}:{each % 60:02d}" for each in minutes)
+    halves = [each[2] in ("am", "pm") for each in times]
+    are_clear = all(halves) or any(not 0 < int(each[0] or 0) <= 12 for each in times)
+    start, end = (_time_of_day(*each) for each in times)
+    _refuse_if(
+        any(halves) != all(halves) or (not are_clear and start >= end),
+        'Write both times with am or pm, or as "9:00 to 17:00 UTC"',
+    )
     return f"{start}-{end} UTC"
 
 
-def _minute_of_day(hour: str | None, minute: str | None, half: str | None) -> int:
+def _time_of_day(hour: str | None, minute: str | None, half: str | None) -> str:
     at = int(hour or 0)
     if half in ("am", "pm"):
-        if not 1 <= at <= 12:
-            raise InvalidRequest(f"{hour} {half} is no time of day")
+        _refuse_if(not 1 <= at <= 12, f"{hour} {half} is no time of day")
         at = at % 12 + (12 if half == "pm" else 0)
-    return at * 60 + int(minute or 0)
+    return f"{at:02d}:{minute or '00'}"
 
 
 def _end_of(text: str, *, is_whole: bool) -> str:
     """Return when a grant ends that ends on a day or with a year: as the day begins, or ends."""
     if len(text) == 4:
-        if not is_whole:
-            raise InvalidRequest(f'Write "until the end of {text}", or a date')
+        _refuse_if(not is_whole, f'Write "until the end of {text}", or a date')
         return f"{int(text) + 1}-01-01T00:00:00Z"
     for each in terms.DATES:
         try:
@@ -965,7 +825,7 @@ def _digits(count: str) -> str:
     """Return a number in digits that may be written as a word."""
     if count.startswith("half"):
         return "0.5"
-    return str(terms.COUNTS.index(count) + 1) if count in terms.COUNTS else count
+    return terms.COUNTS.get(count, count)
 
 
 def _unquoted(name: str) -> str:
@@ -982,8 +842,3 @@ def _is_name(text: str) -> bool:
     """Return whether a text may be a name: unquoted, no word of a grant and no site."""
     plain = text.removeprefix("@").lower()
     return text.startswith('"') or not (plain in terms.RESERVED or "." in plain)
-
-
-def _sending_operations(verbs: Iterable[str]) -> set[str]:
-    """Return operations, with transfer for the verbs that may mean it."""
-    return {Operation.TRANSFER.value if each in ("pay", "spend") else each for each in verbs}
