@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any, Final
 
 from solward.client import AdminCredential, Agent, ApiKey, Contact, Wallet
@@ -38,6 +38,20 @@ def exact(amount: Decimal | int) -> str:
     """Return a number like `plain`, without zeros at the end of its fraction."""
     text = plain(amount)
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def dollars(amount: Decimal | int, price: Decimal | None) -> str:
+    """Return ` ($210.33)`, to follow an amount of an asset; empty without a price.
+
+    Args:
+        price: dollars of one whole SOL or token; `api().totals()` has the current prices.
+    """
+    if price is None:
+        return ""
+    # A u64 of a token without decimals at the highest price has more digits than Decimal's default.
+    with localcontext(prec=80):
+        worth = (amount * price).quantize(Decimal("0.01"), rounding="ROUND_HALF_UP")
+    return f" (${worth:,f})" if worth or not amount else " (less than $0.01)"
 
 
 def short(text: str, ends: int = 4) -> str:

@@ -11,6 +11,7 @@ import pytest
 from solward_dashboard.wording import (
     ago,
     counted,
+    dollars,
     local_times,
     plain,
     short,
@@ -45,6 +46,23 @@ def test_sol_is_cut_and_never_rounded_up(amount: Decimal | int, said: str) -> No
 )
 def test_plain_has_every_digit(amount: Decimal | int, said: str) -> None:
     assert plain(amount) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "price", "said"),
+    [
+        (Decimal("1.5"), Decimal("140.22"), " ($210.33)"),
+        (Decimal("0.00001"), Decimal("140.22"), " (less than $0.01)"),
+        (0, Decimal(2), " ($0.00)"),
+        (Decimal("1.5"), None, ""),
+        # A whole supply at the highest price, digit by digit.
+        (2**64 - 1, Decimal(10**9), " ($18,446,744,073,709,551,615,000,000,000.00)"),
+    ],
+)
+def test_dollars_follow_an_amount_where_there_is_a_price(
+    amount: Decimal | int, price: Decimal | None, said: str
+) -> None:
+    assert dollars(amount, price) == said
 
 
 def test_short_leaves_out_the_middle_and_only_where_that_is_shorter() -> None:
