@@ -28,6 +28,8 @@ ENTRIES: list[tuple[str, str, Any]] = [
     ("agent:changed", "", {"agentId": "a2", "before": {"principal": "admin"}, "principal": "cli"}),
     ("switch:frozen", "", {"walletId": None, "principal": "admin"}),
     ("agent:decision", "agent:a2", None),
+    ("hold:executed", "wallet:w2", {"id": "h", "transactionId": "t", "note": "id x"}),
+    ("transaction:confirmed", "wallet:w2", {"id": "t", "details": {"id": "x", "of": "h"}}),
 ]
 NUMBERS = range(1, len(ENTRIES) + 1)
 
@@ -57,7 +59,7 @@ async def found(database: Database, wanted: AuditFilter, limit: int = 100) -> li
 
 
 WANTED = [
-    (AuditFilter(), [8, 7, 6, 5, 4, 3, 2, 1]),
+    (AuditFilter(), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]),
     (AuditFilter(kinds=frozenset({"agent:decision", "wallet:created"})), [8, 5, 1]),
     (AuditFilter(kinds=frozenset({"agent:changed", "wallet:created"})), [6, 1]),
     (AuditFilter(kinds=frozenset({"switch:frozen"}), principal="admin"), [7]),
@@ -67,7 +69,10 @@ WANTED = [
     (AuditFilter(principal="admin"), [7, 2, 1]),
     (AuditFilter(principal="%"), []),
     (AuditFilter(since_ms=3 * MINUTE, until_ms=5 * MINUTE), [4, 3]),
-    (AuditFilter(since_ms=9 * MINUTE), []),
+    (AuditFilter(about="t"), [10, 9]),
+    (AuditFilter(about="h"), [9]),
+    (AuditFilter(about="x"), []),
+    (AuditFilter(since_ms=11 * MINUTE), []),
     (AuditFilter(until_ms=MINUTE), []),
     (AuditFilter(principal="admin", since_ms=2 * MINUTE, agent_id="a1"), [2]),
 ]
@@ -109,10 +114,10 @@ async def test_newer_entries_alone_are_found(database: Database) -> None:
 async def test_rare_kinds_are_found_without_walking_over_the_frequent_ones(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "WALKED", 4)
+    monkeypatch.setattr(log, "WALKED", 5)
     rare = AuditFilter(kinds=frozenset({"wallet:created"}))
     async with database.read() as connection:
-        # Four are rare, and four of the eight newer than the one that is wanted are not.
+        # Five are rare, and five of the nine newer than the one that is wanted are not.
         page = await log.search(connection, rare, 100)
         assert [each.event for each in page.entries] == ["wallet:created"]
         both = AuditFilter(kinds=rare.kinds | {"transaction:pending"})

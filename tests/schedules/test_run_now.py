@@ -51,7 +51,9 @@ async def test_a_run_now_pays_beside_the_due_times_and_counts_like_one(table: Ti
     now = await table.get(wallet, made["id"])
     assert (now["status"], now["reason"]) == ("ended", "The schedule has run maxRuns times")
     refused = await ask(table, wallet, made)
-    assert (refused.status, "is ended" in refused.error) == (400, True)
+    ended = "The schedule is ended (The schedule has run maxRuns times)"
+    said = f"{ended}; change endAt or maxRuns, then resume it"
+    assert (refused.status, refused.error) == (400, said)
     told = [each["data"] for each in await told_of(table, "schedule:run_asked")]
     assert [each["dueAt"] for each in told] == [due(START + HOUR + 1), due(START + 10 * MINUTE)]
     assert {each["principal"] for each in told} == {"admin"}

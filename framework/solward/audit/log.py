@@ -342,6 +342,7 @@ class AuditFilter:
         wallet_id: the entry is in the wallet's chain, or has this `walletId`.
         agent_id: the entry is in the agent's chain, or has this `agentId`.
         principal: the principal that the entry names, such as `admin` or `key:<id>`.
+        about: the entry is of the record, hold or payment with this id, or led to the record.
         since_ms, until_ms: the entry's time is at least the first, and below the second.
     """
 
@@ -349,6 +350,7 @@ class AuditFilter:
     wallet_id: str | None = None
     agent_id: str | None = None
     principal: str | None = None
+    about: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
 
@@ -361,6 +363,9 @@ class AuditFilter:
         if self.until_ms is not None and entry.created_ms >= self.until_ms:
             return False
         data = jsontext.loads(entry.data)
+        ids = (_value_at(data, "id"), _value_at(data, "transactionId"))
+        if self.about is not None and self.about not in ids:
+            return False
         return all(
             (chain is not None and entry.chain == chain) or _value_at(data, name) == value
             for chain, name, value in self._name_conditions()
@@ -389,6 +394,9 @@ class AuditFilter:
             found.append(audit.c.created_ms < self.until_ms)
         # Searches the text, because PostgreSQL cannot read all JSON; `fits` decides.
         place = func.instr if dialect == "sqlite" else func.strpos
+        if self.about is not None:
+            about = jsontext.dumps_own(self.about, canonical=True)
+            found.append(place(audit.c.data, about) > 0)
         for chain, name, value in self._name_conditions():
             text = jsontext.dumps_own({name: value}, canonical=True)[1:-1]
             named = place(audit.c.data, text) > 0

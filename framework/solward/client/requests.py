@@ -583,6 +583,7 @@ class ServiceRequests(RequestMaker):
         wallet_id: str | None = None,
         agent_id: str | None = None,
         principal: str | None = None,
+        about: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
@@ -597,6 +598,7 @@ class ServiceRequests(RequestMaker):
             agent_id: only entries of this agent.
             principal: only requests of this principal: `admin`, `key:<id>`; commands accept names,
                 too.
+            about: only entries of the record, hold or payment with this id.
             since: only entries from this time on.
             until: only entries before this time.
             limit: maximum number of entries; 50 where it is None.

@@ -56,6 +56,9 @@ class AuditFilter(Request):
         ),
         default=None,
     )
+    about: str | None = declared(
+        Text("Only entries of the record, hold or payment with this id.", most=100), default=None
+    )
     since: datetime | str | None = declared(Past("Only entries from this time on."), default=None)
     until: datetime | str | None = declared(Past("Only entries before this time."), default=None)
 

@@ -290,9 +290,11 @@ class ScheduleService:
                     connection, key.scope, key.fingerprint, schedule.principal, now_ms()
                 )
             if _readable(schedule).status is not ScheduleStatus.ACTIVE:
-                raise InvalidRequest(
-                    f"The schedule is {schedule.status} ({schedule.reason}); resume it first"
-                )
+                # An ended one is resumed only after a change of the bound that ended it.
+                is_ended = schedule.status is ScheduleStatus.ENDED
+                first = "change endAt or maxRuns, then resume it" if is_ended else "resume it first"
+                said = f"The schedule is {schedule.status} ({schedule.reason}); {first}"
+                raise InvalidRequest(said)
             due_ms = await self._now(connection)
             # A due time identifies its run, so a second run in this millisecond gets the next.
             while await store.has_run(connection, schedule_id, due_ms):

@@ -69,6 +69,7 @@ async def list_entries(context: RouteContext) -> dict[str, Any]:
         wallet_id=asked.wallet_id,
         agent_id=asked.agent_id,
         principal=asked.principal,
+        about=asked.about,
         since_ms=since_ms,
         until_ms=until_ms,
     )
