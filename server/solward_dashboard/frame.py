@@ -20,6 +20,7 @@ from solward.types.roles import Role
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api, needs_login, own_credential, role
 from solward_dashboard.dialogs import ask_note
+from solward_dashboard.links import address_of
 from solward_dashboard.wording import clock, day
 
 PAGES = (
@@ -37,7 +38,9 @@ PAGES = (
     ("/settings", "Settings", "tune"),
 )
 _LOOK = Path(__file__).parent / "static" / "look.css"
-_SCRIPTS = tuple(Path(__file__).parent / "static" / name for name in ("focus.js", "cut.js"))
+_SCRIPTS = tuple(
+    Path(__file__).parent / "static" / name for name in ("focus.js", "cut.js", "place.js")
+)
 _DARK = "solward_dark"
 _YEAR_S = 365 * 24 * 3600
 _ADMINS = "/admins"
@@ -309,7 +312,7 @@ def _show_frozen_wallets(frozen: Frozen) -> None:
         else:
             ui.label("One wallet is frozen:" if count == 1 else f"{count:,} wallets are frozen:")
         for each in frozen.wallets:
-            ui.link(each.name, f"/wallets/{each.wallet_id}").classes("sw-text")
+            ui.link(each.name, address_of(f"wallet:{each.wallet_id}")).classes("sw-text")
             if each.reason:
                 sw.text(f"({each.reason})")
         if count > len(frozen.wallets):

@@ -24,6 +24,7 @@ from solward.types.record import amount_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import result_of, titled_dialog
+from solward_dashboard.links import address_of
 from solward_dashboard.wording import People, day, exact, local_times, value_text
 
 FRESH_S: Final = 60.0
@@ -119,7 +120,7 @@ def _show_hold(hold: Hold) -> None:
         sw.text(hold.sentence)
         with sw.row():
             sw.dim(f"until {day(hold.expires_at)}")
-            ui.link("Decide", f"/holds/{hold.id}")
+            ui.link("Decide", address_of(f"hold:{hold.id}"))
 
 
 def rule_text(rule: str) -> str:

@@ -15,6 +15,7 @@ from nicegui import Client, ui
 
 from solward.resources.declare import Answer, declared_fields
 from solward.types.errors import SolwardError
+from solward_dashboard.links import explorer_link
 from solward_dashboard.wording import ago, local_times, plain, second, value_text
 
 T = TypeVar("T")
@@ -102,6 +103,12 @@ def marked(element: Element, testid: str) -> Element:
     """Set an element's test id, and return the element."""
     if testid:
         element.props["data-testid"] = testid
+    return element
+
+
+def at_place(element: Element, place: str) -> Element:
+    """Let addresses name an element after their #, and return the element."""
+    element.props["data-place"] = place
     return element
 
 
@@ -273,14 +280,12 @@ def facts_of(answer: Answer, *names: str) -> None:
             fact(label, value_text(value), "sw-mono")
 
 
-def signature_fact(signature: str, explorer: str | None = None) -> None:
+def signature_fact(signature: str, network: str) -> None:
     """Add a transaction's signature, which can be copied, and a link to the explorer."""
     with fact_of("Signature", "sw-row"):
         text(signature, "sw-mono", testid="signature")
         copy_button(signature, "Signature")
-        if explorer is not None:
-            link = ui.link("Open in the explorer", explorer, new_tab=True)
-            link.props('rel="noopener noreferrer"')
+        explorer_link("tx", signature, network)
 
 
 def copy_button(words: str, what: str) -> ui.button:

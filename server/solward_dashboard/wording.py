@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, localcontext
 from typing import Any, Final
 
 from solward.client import AdminCredential, Agent, ApiKey, Contact, Wallet
+from solward.support.clean_text import one_line
 from solward.types.address_book import AddressBook
 from solward.types.roles import admin_principal, key_principal
 from solward_dashboard.api import api
@@ -20,6 +21,7 @@ ASKING: Final = "Asking the service …"
 
 # An instant in a sentence of the service: ISO 8601 in UTC.
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
+_LONGEST_CLAIM: Final = 32
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -57,6 +59,22 @@ def dollars(amount: Decimal | int, price: Decimal | None) -> str:
 def short(text: str, ends: int = 4) -> str:
     """Return an address or an id with its middle left out."""
     return text if len(text) <= 2 * ends + 1 else f"{text[:ends]}…{text[-ends:]}"
+
+
+def token_text(mint: str, symbol: str | None, claimed: object = None) -> str:
+    """Return a token's known symbol, or the ends of its mint and the name that its maker gave it.
+
+    Anybody can give a token any name, so such a name follows the mint and is marked.
+    """
+    if symbol is not None:
+        return symbol
+    named = one_line(str(claimed), _LONGEST_CLAIM) if claimed else ""
+    return f'{short(mint)} ("{named}", unverified)'.lstrip() if named else short(mint)
+
+
+def capital(text: str) -> str:
+    """Return a text whose first letter is a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
@@ -147,6 +165,14 @@ def value_text(value: Any) -> str:
 
 
 _OF_ADMIN = "you (admin)"
+# The event that deletes a principal, by the field of its data that has the principal's id.
+_DELETED: Final = {
+    "agentId": "agent:deleted",
+    "keyId": "key:revoked",
+    "adminId": "admin:revoked",
+    "scheduleId": "schedule:deleted",
+}
+_MOST_DELETED: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +182,12 @@ class People:
     Attributes:
         names: principal or `wallet:<id>` -> name.
         book: the names of addresses.
+        deleted: deleted principal -> the name it had; the last ones.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     book: AddressBook = field(default_factory=AddressBook)
+    deleted: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_lists(
@@ -184,29 +212,30 @@ class People:
     @classmethod
     async def ask(cls) -> People:
         """Fetch the service's lists and return their names."""
-        return cls.from_lists(
-            *await asyncio.gather(
+        lists, ended = await asyncio.gather(
+            asyncio.gather(
                 api().wallets.list(),
                 api().agents.list(),
                 api().keys.list(),
                 api().contacts.list(),
                 api().admins.list(),
-            )
+            ),
+            api().audit(types=[*_DELETED.values()], limit=_MOST_DELETED),
         )
-
-    def who(self, principal: str) -> str:
-        """Return a principal's kind, name and id, because two principals may have the same name."""
-        kind, _, own_id = principal.partition(":")
-        name = self.names.get(principal)
-        if not own_id:
-            return principal
-        return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"
+        deleted = {
+            f"{name.removesuffix('Id')}:{each.data[name]}": str(each.data.get("name", ""))
+            for each in ended.entries
+            for name in _DELETED.keys() & each.data.keys()
+        }
+        return replace(cls.from_lists(*lists), deleted=deleted)
 
     def called(self, principal: str) -> str:
-        """Return a principal's kind, and its name or id."""
+        """Return a principal's kind, and its name or id, and whether it was deleted."""
         kind, _, own_id = principal.partition(":")
         if not own_id:
             return _OF_ADMIN if principal == "admin" else principal
+        if principal in self.deleted:
+            return f"{kind} {self.deleted[principal]} (deleted)"
         return f"{kind} {self.names.get(principal, own_id)}"
 
     def wallet(self, wallet_id: str) -> str:

@@ -42,7 +42,7 @@ def event(kind: str, **data: Any) -> Event:
         ("wallet:created", {"walletId": "w1", "name": "till", "principal": "key:k1"}, "till",
          "by key shop"),
         ("agent:changed", {"agentId": "a1", "name": "ada", "principal": "key:gone"}, "ada",
-         "by key:gone"),
+         "by key gone"),
         ("transaction:blocked", {"walletId": "w1", "agentId": "a1", "type": "transfer",
                                  "status": "blocked", "error": "too much"},
          "till, ada, transfer, blocked, too much", ""),

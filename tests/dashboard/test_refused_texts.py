@@ -57,7 +57,8 @@ def test_addresses_have_the_names_that_people_gave_them() -> None:
     assert PEOPLE.receiver(VENDOR) == f"@vendors, {VENDOR}"
     assert PEOPLE.receiver(ACCOUNT) == ACCOUNT
     assert PEOPLE.called("agent:a1") == "agent scout"
-    assert PEOPLE.who("agent:a1") == "agent scout (a1)"
+    gone = People(deleted={"agent:a2": "<b>old</b>"})
+    assert gone.called("agent:a2") == "agent <b>old</b> (deleted)"
     assert PEOPLE.called("key:k9") == "key k9"
     assert PEOPLE.called("admin") == "you (admin)"
     assert PEOPLE.wallet("w1") == "shop"

@@ -11,8 +11,10 @@ import pytest
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, KnownAddress
-from solward_dashboard.pages.transaction import amount, explorer_url, fee_facts, row
+from solward_dashboard.links import explorer_address
+from solward_dashboard.pages.transaction import amount, fee_facts, row
 from solward_dashboard.pages.transactions import matches
+from solward_dashboard.wording import token_text
 
 TOKENS = token_list("localnet")
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
@@ -51,7 +53,10 @@ def record(**given: Any) -> Transaction:
         ({"type": "swap", "details": {"inputToken": SOL, "inputAmount": 2}}, "2 SOL"),
         ({"type": "burn", "details": {"mint": USDC, "amount": Decimal("1.5")}}, "1.5 USDC"),
         ({"type": "burn", "details": {"mint": "A" * 44, "amount": 1}}, "1 AAAA…AAAA"),
-        ({"type": "token_launch", "details": {"symbol": "BEAN", "supply": 1000}}, "1,000 BEAN"),
+        (
+            {"type": "token_launch", "details": {"symbol": "BEAN", "supply": 1000}},
+            '1,000 ("BEAN", unverified)',
+        ),
         (
             {"type": "close_account", "details": {"mint": USDC, "reclaimed": Decimal("0.002")}},
             "0.002 SOL",
@@ -148,10 +153,22 @@ def test_a_filter_lets_through_what_fits_all_of_it(
     assert matches(record(), wanted, search, "payroll") is shown
 
 
-def test_only_public_networks_have_an_explorer() -> None:
-    signature = "5" * 88
-    address = f"https://explorer.solana.com/tx/{signature}"
-    assert explorer_url(record(), "localnet") is None
-    assert explorer_url(record(), "devnet") == f"{address}?cluster=devnet"
-    assert explorer_url(record(), "mainnet-beta") == address
-    assert explorer_url(record(signature=None), "devnet") is None
+@pytest.mark.parametrize(
+    ("network", "cluster"),
+    [("mainnet-beta", ""), ("devnet", "?cluster=devnet"), ("localnet", None)],
+)
+def test_only_public_networks_have_an_explorer(network: str, cluster: str | None) -> None:
+    for kind in ("tx", "address"):
+        address = f"https://explorer.solana.com/{kind}/{'5' * 44}{cluster}"
+        expected = None if cluster is None else address
+        assert explorer_address(kind, "5" * 44, network) == expected
+
+
+def test_a_name_that_a_token_gives_itself_is_never_taken_for_a_symbol() -> None:
+    assert token_text(USDC, "USDC", "anything") == "USDC"
+    assert token_text("A" * 44, None, "USDC") == 'AAAA…AAAA ("USDC", unverified)'
+    turned = token_text("A" * 44, None, "\N{RIGHT-TO-LEFT OVERRIDE}CDSU\n" + "x" * 99)
+    assert turned.startswith("AAAA…AAAA (")
+    assert turned.endswith(", unverified)")
+    assert len(turned) < 70
+    assert turned.isprintable()

@@ -20,6 +20,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.frame import Poll, frame, frame_of_one
 from solward_dashboard.leaving import grants_card, holds_card
+from solward_dashboard.links import address_of, list_address
 from solward_dashboard.lists import NewestFirst, PagedCards, search_words
 from solward_dashboard.pages.agent_form import change_agent, create_agent
 from solward_dashboard.wording import (
@@ -110,12 +111,12 @@ class _Card:
         self._wallets = wallets
         with ui.element("li").classes("sw-card") as self.element:
             with sw.row("sw-nowrap"):
-                self._name = ui.link(agent.name, f"/agents/{agent.id}")
+                self._name = ui.link(agent.name, address_of(f"agent:{agent.id}"))
                 self._name.classes("sw-card-title sw-text")
                 ui.space()
                 self._status = status_badge()
             with sw.row("sw-dim"):
-                self._wallet = ui.link("…", f"/wallets/{agent.wallet_id}")
+                self._wallet = ui.link("…", address_of(f"wallet:{agent.wallet_id}"))
                 self._model = sw.text()
             self._strategy = StrategyText()
             self._bars = limit_bars()
@@ -129,7 +130,7 @@ class _Card:
             with sw.row("sw-switches"):
                 self._buttons = agent_buttons(chat)
                 ui.space()
-                more = ui.link("Decisions", f"/agents/{agent.id}").classes("sw-more")
+                more = ui.link("Decisions", address_of(f"agent:{agent.id}")).classes("sw-more")
                 more.props["aria-label"] = f"Decisions of {agent.name}"
 
     def show(self, agent: Agent, found: Activity | None) -> None:
@@ -330,7 +331,7 @@ def page_of_one(agent_id: str) -> None:
         with sw.stack("sw-wide"):
             with sw.card("Strategy"):
                 strategy = StrategyText()
-            with sw.card("Limits"):
+            with sw.at_place(sw.card("Limits"), "limits"):
                 used = limit_bars()
                 rails, model = sw.dim(), sw.dim()
         waiting = holds_card()
@@ -372,8 +373,11 @@ def page_of_one(agent_id: str) -> None:
 
 def _show_head(found: OneAgent) -> None:
     agent = found.agent
-    ui.link(f"Wallet {found.wallet}", f"/wallets/{agent.wallet_id}")
-    ui.link("Payments from the agent's wallet", f"/payments?wallet={agent.wallet_id}")
+    ui.link(f"Wallet {found.wallet}", address_of(f"wallet:{agent.wallet_id}"))
+    ui.link("Transactions", list_address("/transactions", agent=agent.id))
+    payments = list_address("/payments", wallet=agent.wallet_id)
+    ui.link("Payments from the agent's wallet", payments)
+    ui.link("Audit log", list_address("/audit", agent=agent.id))
     options = ", ".join(f"{name} {value_text(each)}" for name, each in agent.llm_options.items())
     asked = f", options {options}" if options else ""
     sw.text(f"Provider {provider_text(agent)}{asked}, agent created {ago(agent.created_at)}")

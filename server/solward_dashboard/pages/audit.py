@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 
@@ -14,6 +14,7 @@ from solward.types.events import EventKind
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import Freshness, Poll, frame
+from solward_dashboard.links import show_thing
 from solward_dashboard.wording import (
     ASKING,
     People,
@@ -48,6 +49,9 @@ _TELLING = (
     "key", "alert", "who", "site", "amount", "text", "detail", "error",
 )  # fmt: skip
 _MOST_TOLD = 160
+# The fields of an entry's data that name a thing by its id.
+_IDS = ("transactionId", "holdId", "walletId", "agentId", "keyId", "adminId")
+_OWN_ID = {"transaction": "transaction", "payment": "transaction", "hold": "hold"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +78,27 @@ async def _first_page_with_entry(only: AuditFilter, before: int | None) -> Audit
     return page
 
 
-def page(wallet: str = "", agent: str = "") -> None:
+def page(wallet: str = "", agent: str = "", who: str = "", about: str = "") -> None:
     """Build the page once for a visitor; new entries do not move those that are shown.
 
     Args:
         wallet, agent: the id of the one to begin with; empty for all.
+        who: the principal to begin with; empty for all.
+        about: the id of the record, hold or payment to begin with; empty for all.
     """
+    first = {"wallet_id": wallet, "agent_id": agent, "principal": who, "about": about}
     with frame("/audit") as freshness:
-        _Log(freshness, AuditFilter(wallet_id=wallet or None, agent_id=agent or None))
+        _Log(freshness, AuditFilter(**{name: value or None for name, value in first.items()}))
+
+
+def things_of(event: Event) -> Iterator[str]:
+    """Yield what an entry is about, such as `hold:<id>`, and who asked for it."""
+    data = event.data if isinstance(event.data, Mapping) else {}
+    own = _OWN_ID.get(event.kind.partition(":")[0])
+    if own is not None and data.get("id"):
+        yield f"{own}:{data['id']}"
+    yield from (f"{each.removesuffix('Id')}:{data[each]}" for each in _IDS if data.get(each))
+    yield from (str(data[each]) for each in ("asked", "principal") if ":" in str(data.get(each)))
 
 
 def subject_text(event: Event, people: People) -> str:
@@ -110,7 +127,15 @@ def principal_text(event: Event, people: People) -> str:
 
 
 def _principal_name(who: str, people: People) -> str:
-    return people.called(who) if who in people.names else _PRINCIPALS.get(who, who)
+    return _PRINCIPALS.get(who) or people.called(who)
+
+
+# The filter's fields that are selects, with label and the option that means all.
+_SELECTS = {
+    "wallet_id": ("Wallet", "All wallets"),
+    "agent_id": ("Agent", "All agents"),
+    "principal": ("Asked for by", "Anybody"),
+}
 
 
 class _Filters:
@@ -126,14 +151,14 @@ class _Filters:
             kinds = [each.value for each in EventKind]
             self._kinds = ui.select(kinds, multiple=True, value=[], label="Kinds of events")
             self._kinds.props("outlined dense options-dense use-chips").classes("sw-select")
-            # The page's address may name one that does not exist.
-            self._wallet = sw.choice("Wallet", _select_options({}, only.wallet_id, "All wallets"))
-            self._agent = sw.choice("Agent", _select_options({}, only.agent_id, "All agents"))
-            self._who = sw.choice("Asked for by", {"": "Anybody"} | _PRINCIPALS)
+            self._selects = {
+                name: sw.choice(label, self._options(name), getattr(only, name) or "")
+                for name, (label, _) in _SELECTS.items()
+            }
+            self._about = sw.search_field("About (an id)")
+            self._about.set_value(only.about or "")
             self._since, self._until = sw.day_field("From day"), sw.day_field("To day, included")
-        self._wallet.set_value(only.wallet_id or "")
-        self._agent.set_value(only.agent_id or "")
-        self._single = (self._wallet, self._agent, self._who, self._since, self._until)
+        self._single = (*self._selects.values(), self._about, self._since, self._until)
         for each in (self._kinds, *self._single):
             each.on_value_change(self._read_filters)
 
@@ -146,36 +171,38 @@ class _Filters:
 
     def offer_names(self, people: People) -> None:
         """Offer the names of wallets and principals as options."""
-        if people == self._people:
-            return
-        self._people = people
-        of: dict[str, dict[str, str]] = {"wallet": {}, "agent": {}}
-        for who, name in people.names.items():
-            kind, _, own_id = who.partition(":")
-            of.setdefault(kind, {})[own_id] = name
-        self._wallet.set_options(_select_options(of["wallet"], self._only.wallet_id, "All wallets"))
-        self._agent.set_options(_select_options(of["agent"], self._only.agent_id, "All agents"))
-        others = {who: people.called(who) for who in people.names if not who.startswith("wallet:")}
-        self._who.set_options({"": "Anybody"} | _PRINCIPALS | others)
+        if people != self._people:
+            self._people = people
+            for name, select in self._selects.items():
+                select.set_options(self._options(name))
+
+    def _options(self, name: str) -> dict[str, str]:
+        """Return a select's options; the page's address may name a value that does not exist."""
+        people, chosen, prefix = self._people, getattr(self._only, name), ""
+        found = {"": _SELECTS[name][1]}
+        if name == "principal":
+            principals = (each for each in people.names if not each.startswith("wallet:"))
+            found |= _PRINCIPALS | {each: people.called(each) for each in principals}
+        else:
+            prefix = f"{name.removesuffix('_id')}:"
+            for each, called in people.names.items():
+                if each.startswith(prefix):
+                    found[each.removeprefix(prefix)] = called
+        if chosen:
+            found.setdefault(chosen, people.called(f"{prefix}{chosen}"))
+        return found
 
     async def _read_filters(self) -> None:
         only = AuditFilter(
             types=tuple(self._kinds.value or ()),
-            wallet_id=self._wallet.value or None,
-            agent_id=self._agent.value or None,
-            principal=self._who.value or None,
+            **{name: each.value or None for name, each in self._selects.items()},
+            about=(self._about.value or "").strip() or None,
             since=midnight(self._since.value),
             until=midnight(self._until.value, days=1),
         )
         if only != self._only:
             self._only = only
             await self._changed(only)
-
-
-def _select_options(names: Mapping[str, str], chosen: str | None, every: str) -> dict[str, str]:
-    """Return a select's options, which include the chosen value even if it has no name."""
-    gone = {} if chosen is None or chosen in names else {chosen: short(chosen)}
-    return {"": every} | dict(names) | gone
 
 
 class _Log:
@@ -322,6 +349,9 @@ def _make_entry(event: AuditEntry, people: People) -> ui.element:
             if who := principal_text(event, people):
                 sw.dim(who)
         with sw.facts():
+            with sw.fact_of("About", "sw-row"):
+                for each in dict.fromkeys(things_of(event)):
+                    show_thing(each, people)
             sw.fact("Number in the log", f"{event.seq}")
             chain = event.chain or "the service's"
             sw.fact("Chain, and number in the chain", f"{chain}, {event.number}", "sw-mono")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import ask_form, confirmed, show_secret
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.links import address_of, list_address
 from solward_dashboard.wording import ago, day, plain
 
 EVERY_S = 10.0
@@ -159,10 +160,14 @@ class _CredentialsPage:
             self._add_row(each)
 
     def _add_row(self, one: Credential) -> None:
-        with sw.row():
+        kind = "key" if self._kind is KEYS else "admin"
+        with sw.at_place(sw.row(), f"{kind}:{one.id}"):
             with ui.element("div"):
                 sw.text(one.name, "sw-strong sw-text")
                 self._lines[one.id] = sw.dim()
+                with sw.row():
+                    for words, address in _links_of(f"{kind}:{one.id}"):
+                        ui.link(words, address).props["aria-label"] = f"{words} of {one.name}"
             ui.space()
             # One row of their own keeps them together on a phone.
             with sw.row("sw-nowrap"):
@@ -198,6 +203,14 @@ class _CredentialsPage:
         )
         if created is not None:
             await _show_secret(created)
+
+
+def _links_of(principal: str) -> Iterator[tuple[str, str]]:
+    kind, _, own_id = principal.partition(":")
+    if kind == "key":
+        yield "Transactions", list_address("/transactions", key=own_id)
+        yield "Grants", address_of(f"grants:{principal}")
+    yield "Audit log", list_address("/audit", who=principal)
 
 
 def _revoked_text(one: Credential, answer: Any) -> str:

@@ -4,7 +4,7 @@ results of earlier ones."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from nicegui import ui
 
-from solward.client import Hold, Transaction
+from solward.client import Hold
 from solward.resources.declare import fields_of
 from solward.resources.holds import HoldNote
 from solward.solana.token_list import TokenList, token_list
@@ -23,14 +23,13 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import ask_note
 from solward_dashboard.frame import Poll, frame, frame_of_one
 from solward_dashboard.leaving import left_texts, line_texts, units_text
-from solward_dashboard.pages.transaction import show_record
-from solward_dashboard.wording import People, day, exact, local_times, time_left
+from solward_dashboard.links import address_of, list_address, show_thing
+from solward_dashboard.wording import People, day, exact, time_left
 
 EVERY_S = 3.0
 # One agent or key has at most 20 open holds.
 _OPEN = 500
 _ENDED = 20
-_RECORDS = 500
 (NOTE,) = fields_of(HoldNote)
 _CLASSES = {
     "held": "sw-pending",
@@ -52,15 +51,10 @@ _STATES = {"held": "waits for you"}
 
 @dataclass(frozen=True, slots=True)
 class DisplayContext:
-    """The names, tokens and records for the cards of holds.
-
-    Attributes:
-        records: a hold's record, by the record's id.
-    """
+    """The names and tokens for the cards of holds."""
 
     people: People
     tokens: TokenList
-    records: Mapping[str, Transaction]
 
 
 ShownHolds: TypeAlias = tuple[Sequence[Hold], DisplayContext]
@@ -82,23 +76,20 @@ def hold_cards(empty: str, testid: str, *, compact: bool = False) -> sw.LiveCont
             for each in holds:
                 _add_card(each, context, compact=compact)
 
-    return sw.LiveContent(build, "sw-stack", of=_shown_versions)
-
-
-def _shown_versions(shown: ShownHolds) -> object:
-    holds, context = shown
-    records = [context.records.get(each.transaction_id or "") for each in holds]
-    return holds, [each and (each.status, each.error) for each in records]
+    return sw.LiveContent(build, "sw-stack", of=lambda shown: shown[0])
 
 
 def _add_card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
     with sw.marked(ui.element("li").classes("sw-card"), f"hold-{hold.id}"):
         with sw.row():
             ui.badge(_STATES.get(hold.state, hold.state)).classes(_CLASSES[hold.state])
-            ui.link(hold.type.replace("_", " "), f"/holds/{hold.id}").classes("sw-strong")
+            title = hold.type.replace("_", " ")
+            ui.link(title, address_of(f"hold:{hold.id}")).classes("sw-strong")
             ui.space()
             sw.dim(day(hold.created_at))
         sw.text(hold.sentence, "sw-text sw-sentence")
+        if hold.state != "held":
+            _add_outcome(hold)
         for reason in hold.reasons:
             if reason not in hold.sentence:
                 sw.text(reason)
@@ -108,14 +99,18 @@ def _add_card(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
             with sw.stack("sw-decide"):
                 _add_button(hold, context, "Deny", sw.OUTLINE, sw.OPERATE)
                 _add_button(hold, context, "Approve", sw.PRIMARY, sw.POLICY)
-        else:
-            _add_outcome(hold, context)
 
 
 def _add_facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
     if not compact:
-        sw.fact("Asked by", context.people.who(hold.principal))
-        sw.fact("From wallet", context.people.who(f"wallet:{hold.wallet_id}"))
+        with sw.fact_of("Asked by"):
+            show_thing(hold.principal, context.people)
+        with sw.fact_of("From wallet"):
+            wallet = f"wallet:{hold.wallet_id}"
+            show_thing(wallet, context.people, context.people.wallet(hold.wallet_id))
+        with sw.fact_of("See also", "sw-row"):
+            ui.link("its grants", address_of(f"grants:{hold.principal}"))
+            ui.link("audit log", list_address("/audit", about=hold.id, wallet=hold.wallet_id))
     for line in hold.lines:
         leaves = "\n".join(line_texts(line, context.tokens, context.people))
         sw.fact(f"Leaves by {line['operation']}", leaves, "sw-mono sw-pre")
@@ -128,7 +123,9 @@ def _add_facts(hold: Hold, context: DisplayContext, *, compact: bool) -> None:
         if hold.repeats:
             sw.fact("If approved", "carried out once the request is repeated before that time")
     if hold.decided_by is not None and hold.decided_at is not None:
-        sw.fact("Decided by", f"{context.people.who(hold.decided_by)}, {day(hold.decided_at)}")
+        with sw.fact_of("Decided by", "sw-row"):
+            show_thing(hold.decided_by, context.people)
+            sw.text(day(hold.decided_at))
     if hold.note is not None:
         sw.fact("Note", hold.note)
 
@@ -141,20 +138,12 @@ def _effect_texts(hold: Hold, context: DisplayContext) -> list[tuple[str, str]]:
     return [*arrives, ("Maximum fee and rent", f"{exact(hold.costs_sol)} SOL")]
 
 
-def _add_outcome(hold: Hold, context: DisplayContext) -> None:
-    record = context.records.get(hold.transaction_id or "")
+def _add_outcome(hold: Hold) -> None:
     good = hold.state in ("executed", "approved")
     with sw.stack(f"sw-outcome {'sw-outcome-good' if good else 'sw-outcome-bad'}"):
         sw.marked(ui.label(_ENDS[hold.state]), f"end-{hold.id}")
-        if record is None or hold.state not in ("executed", "refused"):
-            return
-        if hold.state == "executed":
-            ui.label(f"The transaction is {record.status}.")
-        if record.error is not None:
-            sw.text(local_times(record.error))
-        look = "flat no-caps padding=8px"
-        shown = sw.button("Show the transaction", lambda: show_record(record.id), look=look)
-        shown.classes("sw-start")
+        if hold.transaction_id is not None:
+            ui.link("Show the transaction", address_of(f"transaction:{hold.transaction_id}"))
 
 
 def _add_button(hold: Hold, context: DisplayContext, verb: str, look: str, needs: str) -> None:
@@ -205,16 +194,10 @@ def _deadline_text(expires_at: datetime) -> str:
     return f"{day(expires_at)} ({time_left(expires_at, datetime.now(UTC))})"
 
 
-async def _display_context(holds: Sequence[Hold]) -> DisplayContext:
-    """Fetch the names, tokens and records for the cards of these holds."""
+async def _display_context() -> DisplayContext:
+    """Fetch the names and tokens for the cards of holds."""
     health, people = await asyncio.gather(api().health(), People.ask())
-    ended = {each.wallet_id for each in holds if each.transaction_id is not None}
-    known = sorted(each for each in ended if f"wallet:{each}" in people.names)
-    found = await asyncio.gather(
-        *(api().wallets.transactions(each, limit=_RECORDS) for each in known)
-    )
-    records = {each.id: each for some in found for each in some}
-    return DisplayContext(people, token_list(health.network), records)
+    return DisplayContext(people, token_list(health.network))
 
 
 def page() -> None:
@@ -237,7 +220,7 @@ async def _fetch_holds() -> tuple[Sequence[Hold], Sequence[Hold], DisplayContext
     held, decided = await asyncio.gather(
         api().holds.list(is_open=True, limit=_OPEN), api().holds.list(is_open=False, limit=_ENDED)
     )
-    return held, decided, await _display_context((*held, *decided))
+    return held, decided, await _display_context()
 
 
 def page_of_one(hold_id: str) -> None:
@@ -247,6 +230,6 @@ def page_of_one(hold_id: str) -> None:
 
         async def fetch() -> ShownHolds:
             hold = await api().holds.get(hold_id)
-            return (hold,), await _display_context((hold,))
+            return (hold,), await _display_context()
 
         shown.poll(EVERY_S, fetch, cards.show)

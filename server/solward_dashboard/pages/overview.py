@@ -35,6 +35,7 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api, fetch_each
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.leaving import leaving_texts, number_list, rule_text
+from solward_dashboard.links import address_of
 from solward_dashboard.pages.holds import DisplayContext, hold_cards
 from solward_dashboard.pages.wallets import Holding, fetch_holding, raise_if_all
 from solward_dashboard.wording import People, counted, cut, exact, local_times, short, sol
@@ -119,7 +120,7 @@ async def fetch() -> Overview:
         plugins,
         refusals,
         tuple(each for each in holds if each.state == "held"),
-        DisplayContext(people, token_list(health.network), {}),
+        DisplayContext(people, token_list(health.network)),
     )
 
 
@@ -294,7 +295,7 @@ def _show_refusal(judged: Judged, context: DisplayContext) -> None:
         with sw.row():
             rule = judged.rule or ""
             ui.badge(rule).classes("sw-blocked").props["aria-label"] = rule_text(rule)
-            link = ui.link(record.type.replace("_", " "), f"/transactions/{record.id}")
+            link = ui.link(record.type.replace("_", " "), address_of(f"transaction:{record.id}"))
             link.classes("sw-strong")
             ui.space()
             sw.Age(record.timestamp).classes("sw-dim")

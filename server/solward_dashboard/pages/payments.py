@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from nicegui import ui
@@ -11,6 +12,7 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.links import address_of
 from solward_dashboard.lists import NewestFirst
 from solward_dashboard.wording import day, local_times, plain, short
 
@@ -81,8 +83,8 @@ def page(wallet: str = "") -> None:
 
 def _receipt(payment: Payment, wallet: str) -> ui.element:
     async def details() -> None:
-        answer = await api().payments.get(payment.id)
-        await _show_payment(answer, answer.payment or payment, wallet)
+        answer, health = await asyncio.gather(api().payments.get(payment.id), api().health())
+        await _show_payment(answer, answer.payment or payment, wallet, health.network)
 
     served, served_class = _SERVED[payment.served]
     with sw.marked(ui.element("li"), f"payment-{payment.id}") as item:
@@ -100,7 +102,8 @@ def _receipt(payment: Payment, wallet: str) -> ui.element:
             of = f"of {amount(payment)} to {payment.site}"
             sw.button("Details", details, look=sw.FLAT, of=of)
         with sw.row("sw-dim"):
-            ui.link(wallet, f"/wallets/{payment.wallet_id}")
+            ui.link(wallet, address_of(f"wallet:{payment.wallet_id}"))
+            ui.link("Transaction", address_of(f"transaction:{payment.id}"))
             sw.text(state_text(payment))
             if payment.signature is not None:
                 sw.text(f"signature {short(payment.signature, 6)}", "sw-mono")
@@ -119,7 +122,7 @@ def state_text(payment: Payment) -> str:
     return payment.state.replace("_", " ")
 
 
-async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> None:
+async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str, network: str) -> None:
     """Show a payment and its stored answer in a dialog; returns when it is closed."""
 
     def status() -> None:
@@ -131,11 +134,13 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             sw.text(local_times(payment.error), "sw-outcome sw-outcome-bad sw-text")
         with sw.facts():
             sw.fact("Request", f"{payment.method} {payment.url}", "sw-mono")
-            sw.fact("Wallet", wallet)
+            with sw.fact_of("Wallet", "sw-row"):
+                ui.link(wallet, address_of(f"wallet:{payment.wallet_id}")).classes("sw-text")
+                ui.link("Transaction", address_of(f"transaction:{payment.id}"))
             sw.fact("State", f"{state_text(payment)}; {_SERVED[payment.served][0]}")
             sw.facts_of(payment, "site", "pay_to", "asset", "protocol", "mode", "timestamp", "id")
             if payment.signature is not None:
-                sw.signature_fact(payment.signature)
+                sw.signature_fact(payment.signature, network)
         _show_answer(answer)
 
 

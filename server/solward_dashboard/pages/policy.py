@@ -159,7 +159,7 @@ def _show_policy(found: tuple[Policy, People]) -> None:
 
 
 def _show_principal(policy: Policy, people: People, who: str, numbers: Sequence[int]) -> None:
-    with sw.card():
+    with sw.at_place(sw.card(), who):
         with sw.row():
             sw.heading(people.called(who)).classes("sw-text")
             ui.space()

@@ -58,7 +58,8 @@ def _show_cards(settings: Sequence[Setting]) -> None:
 
 
 def _show_row(setting: Setting) -> None:
-    with sw.marked(ui.element("li").classes("sw-facts-row"), f"setting-{setting.name}"):
+    with sw.marked(ui.element("li").classes("sw-facts-row"), f"setting-{setting.name}") as row:
+        sw.at_place(row, setting.name)
         with sw.row():
             sw.text(setting.name, "sw-mono sw-strong")
             if setting.secret:

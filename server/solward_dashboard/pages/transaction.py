@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from nicegui import ui
 
-from solward.client import Judged, NetworkFee, Transaction
+from solward.client import AuditEntry, Judged, NetworkFee, Transaction
 from solward.operations.declared import OPERATIONS
 from solward.resources.fields import Address
 from solward.solana.token_list import TokenList, token_list
@@ -29,12 +32,18 @@ from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.forms import name_text
 from solward_dashboard.frame import frame_of_one
 from solward_dashboard.leaving import leaving_list, number_list, rule_text
-from solward_dashboard.wording import People, local_times, second, short, value_text
+from solward_dashboard.links import address_of, explorer_link, list_address, show_thing
+from solward_dashboard.wording import (
+    People,
+    capital,
+    local_times,
+    second,
+    short,
+    token_text,
+    value_text,
+)
 
 EVERY_S = 10.0
-_EXPLORER = "https://explorer.solana.com/tx/"
-# Public networks, as the explorer's address names them.
-_CLUSTERS = {"mainnet-beta": "", "devnet": "?cluster=devnet", "testnet": "?cluster=testnet"}
 _NOBODY = AddressBook()
 # The details of every operation's record, as they are declared.
 _DETAILS = {each.json: each for one in OPERATIONS.values() for each in one.details}
@@ -45,15 +54,53 @@ _TITLES = {name: each.label for name, each in _DETAILS.items()} | {
 _ADDRESSES = {name for name, each in _DETAILS.items() if isinstance(each, Address)}
 # These details are of payments and pockets, which declare none.
 _ADDRESSES |= {"asset", "pocket"}
+_SCOPE = re.compile(r"\(limit of the (?:API )?(wallet|agent|key)\)$")
+_SETTING = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
+_ROOM = "Ask for less, wait until the 24 hours have room again, or raise the limit."
+# Rule -> what a person can do after its refusal; no person can lift the other built-in rules.
+_ADVICE: Final = {
+    "max_per_tx": "Ask for less at once, or raise the limit.",
+    "rate_limit": "Ask again in a minute, or raise the limit.",
+    "daily_limit": _ROOM,
+    "costs_limit": _ROOM,
+    "spending_limit_check": _ROOM.replace("raise the limit", "use a key with a higher one"),
+    "grants": "Ask for what the grants allow, or add a grant that allows this.",
+    "freeze": "Unfreeze, and ask again.",
+    "blocked_address": "Pay another address, or take this one from BLOCKED_ADDRESSES.",
+    "clock": "Correct the clock of the machine, and ask again.",
+}
+_OF_PLUGIN: Final = "A plugin's rule refused it; the plugin's settings may change that."
+_CANNOT: Final = "No limit or grant can allow this: what made the transaction must make another."
+_AGAIN: Final = "If it is still wanted, it must be asked for again."
+# The status, or the end of the hold -> what happened, and what a person can do.
+_OUTCOMES: Final = {
+    "pending": "The ledger has not decided yet: wait, and do not repeat it.",
+    "confirmed": "It is carried out: the ledger confirmed it.",
+    "failed": f"It failed; read why before somebody asks again. {_AGAIN}",
+    "denied": f"A person denied it; nothing was sent. {_AGAIN}",
+    "expired": f"Nobody approved it in time; nothing was sent. {_AGAIN}",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionView:
-    """A transaction, with the names and the network for displaying it."""
+    """A transaction, with the names and the network for displaying it.
+
+    Attributes:
+        entries: the audit log's entries about it and its hold, newest first.
+    """
 
     judged: Judged
     people: People
     network: str
+    entries: Sequence[AuditEntry] = ()
+
+    @property
+    def hold(self) -> tuple[str, str] | None:
+        """The id and the state of the hold that led to the transaction; None if it was not held."""
+        held = (each for each in self.entries if each.kind.startswith("hold:"))
+        last = next(held, None)
+        return None if last is None else (str(last.data["id"]), last.kind.removeprefix("hold:"))
 
 
 async def fetch(transaction_id: str) -> TransactionView:
@@ -61,7 +108,10 @@ async def fetch(transaction_id: str) -> TransactionView:
     judged, health, people = await asyncio.gather(
         api().transactions.get(transaction_id), api().health(), People.ask()
     )
-    return TransactionView(judged, people, health.network)
+    record = judged.transaction
+    since = record.timestamp - timedelta(minutes=1)
+    found = await api().audit(about=record.id, wallet_id=record.wallet_id, since=since)
+    return TransactionView(judged, people, health.network, found.entries)
 
 
 def page(transaction_id: str) -> None:
@@ -86,7 +136,7 @@ async def show_record(transaction_id: str) -> None:
     def show_status() -> None:
         _show_status_badge(one)
         ui.space()
-        ui.link("Its own page", f"/transactions/{transaction_id}")
+        ui.link("Its own page", address_of(f"transaction:{transaction_id}"))
 
     kind = one.judged.transaction.type.replace("_", " ")
     async with show_dialog(kind, wide=True, beside=show_status):
@@ -101,21 +151,31 @@ def _show_status_badge(one: TransactionView) -> None:
 def _show_body(one: TransactionView) -> None:
     judged, record = one.judged, one.judged.transaction
     tokens = token_list(one.network)
-    if judged.rule is not None:
-        with sw.marked(sw.stack("sw-outcome sw-outcome-bad"), "refusal"):
-            sw.text(f"Refused by {rule_text(judged.rule)}", "sw-strong sw-text")
-            sw.text(local_times(judged.reason))
-            number_list(judged.numbers, tokens)
-    elif record.error is not None:
-        sw.text(local_times(record.error), "sw-outcome sw-outcome-bad sw-text")
+    good = record.status in ("confirmed", "pending")
+    look = sw.stack(f"sw-outcome sw-outcome-{'good' if good else 'bad'}")
+    with sw.marked(look, "why" if judged.rule is None else "refusal"):
+        sw.text(f"{_request_text(one, tokens)} {_outcome_text(one)}", "sw-strong sw-text")
+        if record.error is not None:
+            sw.text(local_times(record.error))
+        number_list(judged.numbers, tokens)
+        if judged.rule is not None:
+            _show_advice(one)
     if judged.could_leave is not None or judged.rule is not None:
         _show_leaving(one, tokens)
     with sw.facts():
-        sw.lines(_main_facts(one, tokens))
-        sw.lines(_detail_facts(record, one.people, tokens), "sw-mono")
+        _show_links(one)
+        sw.fact("Time", second(record.timestamp))
+        states_amount = "amount" in record.details or LEAVES in record.details
+        if (said := amount(record, tokens)) and states_amount:
+            sw.fact("Amount", said)
+        for title, said, address in _detail_facts(record, one.people, tokens):
+            with sw.fact_of(title, "sw-row"):
+                sw.text(said, "sw-mono")
+                if address:
+                    explorer_link("address", address, one.network)
         sw.lines(() if record.fee is None else fee_facts(record.fee), "sw-mono")
         if record.signature is not None:
-            sw.signature_fact(record.signature, explorer_url(record, one.network))
+            sw.signature_fact(record.signature, one.network)
         sw.fact("Record", record.id, "sw-mono")
     sw.heading("Guardrails applied")
     with sw.row():
@@ -130,17 +190,81 @@ def _show_body(one: TransactionView) -> None:
         sw.text(jsontext.indented(judged.raw), "sw-mono sw-pre")
 
 
-def _main_facts(one: TransactionView, tokens: TokenList) -> Iterator[tuple[str, str]]:
-    record = one.judged.transaction
-    yield "Wallet", one.people.wallet(record.wallet_id)
-    if record.principal is not None:
-        yield "Asked by", one.people.who(record.principal)
-    if record.agent_id is not None and record.principal != f"agent:{record.agent_id}":
-        yield "Agent", one.people.who(f"agent:{record.agent_id}")
-    yield "Time", second(record.timestamp)
-    states_amount = "amount" in record.details or LEAVES in record.details
-    if (said := amount(record, tokens)) and states_amount:
-        yield "Amount", said
+def _request_text(one: TransactionView, tokens: TokenList) -> str:
+    """Return the sentence of who asked for what, to whom and from which wallet."""
+    record, people = one.judged.transaction, one.people
+    said, to = amount(record, tokens), counterpart(record)
+    of = f" of {said}" if said else ""
+    whom = f" to {address_text(to, people.book)}" if to else ""
+    who, wallet = (people.called(each) for each in (record.principal, _asking(record)[0]))
+    kind = record.type.replace("_", " ")
+    return f"{capital(who)} asked for a {kind}{of}{whom}, from {wallet}."
+
+
+def _outcome_text(one: TransactionView) -> str:
+    rule, (_, ended) = one.judged.rule, one.hold or ("", "")
+    if rule is None or ended in _OUTCOMES:
+        return _OUTCOMES.get(ended) or _OUTCOMES.get(one.judged.transaction.status, "")
+    return f"Refused by {rule_text(rule)}. Nothing was sent."
+
+
+def _asking(record: Transaction) -> list[str]:
+    """Return the wallet, the agent and whoever asked for a transaction."""
+    agent = [f"agent:{record.agent_id}"] if record.agent_id else []
+    return [*dict.fromkeys([f"wallet:{record.wallet_id}", *agent, record.principal])]
+
+
+def _show_advice(one: TransactionView) -> None:
+    """Show what a person can do after a refusal, with a link to the limit that refused."""
+    people, rule, reason = one.people, one.judged.rule or "", one.judged.reason
+    wallet, *others = _asking(one.judged.transaction)
+    scope, setting = _SCOPE.search(reason), _SETTING.search(reason)
+    if rule not in _ADVICE and rule_text(rule) == rule:
+        # Whatever a plugin writes is no limit of Solward's.
+        sw.text(_OF_PLUGIN)
+        return
+    if _outcome_text(one) not in _OUTCOMES.values():
+        sw.text(_ADVICE.get(rule, "Raise the setting if this is wanted." if setting else _CANNOT))
+    with sw.row():
+        if scope is not None:
+            who = next((each for each in others if each.startswith(scope[1])), wallet)
+            show_thing(who, people, f"The limits of {people.called(who)}", "limits")
+        elif rule == "grants":
+            # The reason names the principal whose grants do not allow it.
+            named = (each for each in others if each.partition(":")[2] in reason)
+            who = next(named, others[-1])
+            ui.link(f"The grants of {people.called(who)}", address_of(f"grants:{who}"))
+            kind, _, own_id = who.partition(":")
+            if who in people.names:
+                ui.link("Add a grant", list_address("/policy", **{kind: own_id}))
+        elif rule == "freeze":
+            show_thing(wallet, people)
+        elif setting is not None:
+            ui.link(setting[0], address_of(f"setting:{setting[0]}"))
+
+
+def _show_links(one: TransactionView) -> None:
+    """Show the wallet, who asked, the hold, the grants and the audit entries, as links."""
+    record, people = one.judged.transaction, one.people
+    wallet, *others = _asking(record)
+    with sw.fact_of("Wallet"):
+        show_thing(wallet, people, people.wallet(record.wallet_id))
+    with sw.fact_of("Asked by", "sw-row"):
+        for each in others:
+            if each.startswith("schedule:"):
+                ui.link("a schedule of the wallet", address_of(wallet, "schedules"))
+            else:
+                show_thing(each, people)
+    if one.hold is not None:
+        with sw.fact_of("Approval"):
+            ui.link(f"Held for a person: {one.hold[1]}", address_of(f"hold:{one.hold[0]}"))
+    if ":" in record.principal and "grants" in record.guardrails_applied:
+        with sw.fact_of("Judged by" if one.judged.rule else "Allowed by"):
+            words = f"The grants of {people.called(record.principal)}"
+            ui.link(words, address_of(f"grants:{record.principal}"))
+    with sw.fact_of("Audit log"):
+        about = list_address("/audit", about=record.id, wallet=record.wallet_id)
+        ui.link("Entries about it", about)
 
 
 def _show_leaving(one: TransactionView, tokens: TokenList) -> None:
@@ -154,17 +278,19 @@ def _show_leaving(one: TransactionView, tokens: TokenList) -> None:
             sw.dim("Nothing but fee and rent.")
 
 
-def _detail_facts(record: Transaction, people: People, tokens: TokenList) -> list[tuple[str, str]]:
-    """Return every detail but the amount as (title, text), addresses and mints with their names."""
-    found = []
+def _detail_facts(
+    record: Transaction, people: People, tokens: TokenList
+) -> Iterator[tuple[str, str, str]]:
+    """Yield every detail but the amount as (title, text, address if it is one); addresses and mints
+    have their names."""
     for name, value in record.details.items():
-        said = value_text(value)
+        said, address = value_text(value), ""
         if name in _ADDRESSES:
+            address = said if said != "SOL" else ""
             symbol = tokens.symbol_of(said)
             said = people.receiver(said) if symbol is None else f"{symbol}, {said}"
         if name != "amount":
-            found.append((_TITLES.get(name, name_text(name)), said))
-    return found
+            yield _TITLES.get(name, name_text(name)), said, address
 
 
 def row(
@@ -217,7 +343,7 @@ def amount(record: Transaction, tokens: TokenList) -> str:
 
 
 def _unit_name(asset: str, tokens: TokenList, symbol: object = None) -> str:
-    return asset if asset == "SOL" else tokens.symbol_of(asset) or str(symbol or short(asset))
+    return asset if asset == "SOL" else token_text(asset, tokens.symbol_of(asset), symbol)
 
 
 def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
@@ -230,10 +356,3 @@ def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
         price = f"{fee.priority_fee_micro_lamports:,} micro-lamports per compute unit"
         found.append(("Priority fee", price))
     return found
-
-
-def explorer_url(record: Transaction, network: str) -> str | None:
-    """Return the record's address in the public explorer; None on a local network."""
-    if record.signature is None or network not in _CLUSTERS:
-        return None
-    return f"{_EXPLORER}{record.signature}{_CLUSTERS[network]}"

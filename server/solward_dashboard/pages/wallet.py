@@ -14,6 +14,8 @@ from typing import Any
 from nicegui import ui
 
 from solward.client import (
+    Agent,
+    ApiKey,
     Balance,
     Decision,
     Health,
@@ -31,9 +33,9 @@ from solward.client.wallets import until_done
 from solward.resources.declare import declared_fields, fields_of
 from solward.resources.service import Freeze
 from solward.resources.wallets import ChangedWallet, Pockets, Stakes
+from solward.solana.token_list import TokenList, token_list
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
-from solward.types.record import amount_of
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api, fetch_each
 from solward_dashboard.charts import (
@@ -48,9 +50,11 @@ from solward_dashboard.dialogs import ask_form, ask_note, confirmed, show_dialog
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame_of_one, set_frozen
 from solward_dashboard.leaving import can_leave_card, confirm_preview, grants_card, holds_card
+from solward_dashboard.links import address_of, explorer_link, list_address
+from solward_dashboard.pages.transaction import amount
 from solward_dashboard.pages.wallet_actions import CurrentWallet, Schedules, add_action_tabs
 from solward_dashboard.pages.wallets import token_name
-from solward_dashboard.wording import counted, local_times, plain, short, sol, value_text
+from solward_dashboard.wording import counted, local_times, plain, short, sol
 
 EVERY_S = 10.0
 RENT_EVERY_S = 60.0
@@ -70,6 +74,7 @@ class OneWallet:
     """Everything that the page of a wallet shows."""
 
     wallet: Wallet
+    agents: Sequence[Agent]
     decisions: tuple[Decision, ...]
     health: Health
     skills: tuple[Skill, ...]
@@ -80,6 +85,13 @@ class OneWallet:
     schedules: tuple[Schedule, ...]
     records: tuple[Transaction, ...]
     waiting: tuple[Hold, ...]
+    keys: tuple[ApiKey, ...]
+
+    @property
+    def claimed(self) -> dict[str, str]:
+        """Mint -> the symbol that the wallet itself gave the token that it launched."""
+        launched = (each.details for each in self.records if each.type == "token_launch")
+        return {str(each.get("mint")): str(each.get("symbol", "")) for each in launched}
 
 
 async def fetch(wallet_id: str, decisions: int) -> OneWallet:
@@ -89,9 +101,10 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet:
         decisions: how many decisions of each of its agents.
     """
     wallet = await api().wallets.get(wallet_id)
-    agents = [each.id for each in await api().agents.list() if each.wallet_id == wallet_id]
+    agents = [each for each in await api().agents.list() if each.wallet_id == wallet_id]
     by_agent = await fetch_each(
-        agents[:_AGENTS], lambda agent: api().agents.decisions(agent, limit=decisions)
+        [each.id for each in agents[:_AGENTS]],
+        lambda agent: api().agents.decisions(agent, limit=decisions),
     )
     latest: list[Any] = await asyncio.gather(
         api().health(),
@@ -103,9 +116,10 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet:
         api().schedules.list(wallet_id),
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().holds.list(wallet_id=wallet_id, is_open=True),
+        api().keys.list(),
     )
     decided = tuple(each for some in by_agent.values() for each in some)
-    return OneWallet(wallet, decided, *latest)
+    return OneWallet(wallet, agents, decided, *latest)
 
 
 def page(wallet_id: str) -> None:
@@ -121,9 +135,11 @@ def page(wallet_id: str) -> None:
         with sw.stack("sw-wide sw-top"):
             with sw.stack():
                 waiting = holds_card()
-                balance = sw.card_of("Balance", holdings)
+                balance: sw.LiveContent[tuple[Balance, Mapping[str, str], str]]
+                balance = sw.card_of("Balance", lambda found: holdings(*found))
                 leaving = can_leave_card()
                 limits = sw.card_of("Limits", limit_bars, "limits")
+                sw.at_place(limits.element, "limits")
                 grants = grants_card()
                 pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
                     "Amounts at risk in pockets",
@@ -137,26 +153,29 @@ def page(wallet_id: str) -> None:
                     "rent",
                     hides=True,
                 )
-            with sw.card("Actions"):
-                chooser, faucet = add_action_tabs(wallet)
-        with sw.card("SOL over time"):
-            chart = ui.echart({}).classes("sw-chart")
-            chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
-            source = sw.dim()
-        with sw.stack("sw-wide sw-top"):
             with sw.stack():
-                schedules = Schedules(wallet)
+                with sw.card("Actions"):
+                    chooser, faucet = add_action_tabs(wallet)
+                every = list_address("/transactions", wallet=wallet_id)
+                recent = sw.card_of(
+                    "Last transactions", recent_rows, "recent", ("All transactions", every)
+                )
+                with sw.card("SOL over time"):
+                    chart = ui.echart({}).classes("sw-chart")
+                    chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
+                    source = sw.dim()
+                with sw.at_place(sw.stack(), "schedules"):
+                    schedules = Schedules(wallet)
                 stakes: sw.LiveContent[Sequence[Stake]] = sw.card_of(
                     "Stakes",
                     lambda found: sw.show_list(found, partial(_show_stake, wallet), _NO_STAKE),
                     "stakes",
                 )
-            recent = sw.card_of("Last transactions", recent_rows, "recent")
 
         def show(latest: OneWallet) -> None:
             current[:] = [latest.wallet]
-            head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
-            balance.show(latest.balance)
+            head.show(latest, frozen=bool(latest.limits.get("frozen")))
+            balance.show((latest.balance, latest.claimed, latest.health.network))
             limits.show(latest.limits)
             leaving.show(latest.limits["canLeave"])
             grants.show(latest.limits["grants"])
@@ -164,7 +183,7 @@ def page(wallet_id: str) -> None:
             pockets.show(latest.pockets.pockets)
             schedules.show(latest.schedules, latest.skills)
             stakes.show(latest.stakes.stakes)
-            recent.show(latest.records)
+            recent.show((latest.records, latest.health.network))
             chooser.offer(latest.skills)
             faucet.set_visibility(not latest.health.network.startswith("mainnet"))
             points, said = _history_points(latest)
@@ -205,7 +224,7 @@ class Head:
     def __init__(self, wallet: CurrentWallet) -> None:
         self._wallet = wallet
         self._frozen = False
-        with sw.card():
+        with sw.at_place(sw.card(), "freeze"):
             with sw.row():
                 self._address = sw.LiveContent(_show_address, "sw-row", of=lambda shown: shown.id)
                 self._badge = ui.badge("frozen", color="blue-8")
@@ -217,15 +236,17 @@ class Head:
                 self._tags: sw.LiveContent[Sequence[str]]
                 self._tags = sw.LiveContent(lambda tags: [*map(sw.tag, tags)], "sw-row")
                 sw.button("Edit tags", self._edit_tags, icon="sell", look=sw.FLAT, needs=sw.POLICY)
+            self._links = sw.LiveContent(_show_links, "sw-row", of=_linked_names)
 
-    def show(self, wallet: Wallet, *, frozen: bool) -> None:
+    def show(self, latest: OneWallet, *, frozen: bool) -> None:
         self._badge.set_visibility(frozen)
         self._frozen = frozen
         self._switch.set_text("Unfreeze" if frozen else "Freeze")
         # Lifting a freeze needs a wider role than setting it.
         sw.set_class(self._switch, sw.POLICY, frozen)
-        self._address.show(wallet)
-        self._tags.show(wallet.tags)
+        self._address.show(latest.wallet)
+        self._tags.show(latest.wallet.tags)
+        self._links.show(latest)
 
     async def _edit_tags(self) -> None:
         wallet = self._wallet()
@@ -255,13 +276,31 @@ class Head:
                 await set_frozen(not thaws, reason, wallet.id)
 
 
+def _linked_names(latest: OneWallet) -> object:
+    agents = [(each.id, each.name) for each in latest.agents]
+    return agents, [(each.id, each.name) for each in latest.keys]
+
+
+def _show_links(latest: OneWallet) -> None:
+    """Show links to a wallet's lists, its agents, its own keys and the explorer."""
+    own_id = latest.wallet.id
+    for name, path in (("Transactions", "/transactions"), ("Payments", "/payments")):
+        ui.link(name, list_address(path, wallet=own_id))
+    ui.link("Audit log", list_address("/audit", wallet=own_id))
+    for agent in latest.agents:
+        ui.link(f"Agent {agent.name}", address_of(f"agent:{agent.id}")).classes("sw-text")
+    for key in latest.keys:
+        if key.wallet_id == own_id:
+            ui.link(f"Key {key.name}", address_of(f"key:{key.id}")).classes("sw-text")
+    explorer_link("address", latest.wallet.address, latest.health.network)
+
+
 def _show_address(wallet: Wallet) -> None:
     sw.text(wallet.address, "sw-mono", testid="address")
     sw.copy_button(wallet.address, "Address")
     sw.button(
         "", lambda: _show_qr(wallet), icon="qr_code_2", look=sw.ICON, of="Show the QR code"
     ).props("size=sm")
-    ui.link("Payments", f"/payments?wallet={wallet.id}")
 
 
 async def _show_qr(wallet: Wallet) -> None:
@@ -290,18 +329,28 @@ async def _unfreeze_effects(wallet: Wallet) -> list[str]:
     return texts
 
 
-def holdings(balance: Balance) -> None:
-    """Show the SOL and the tokens of a wallet."""
+def holdings(balance: Balance, claimed: Mapping[str, str], network: str) -> None:
+    """Show the SOL and the tokens of a wallet.
+
+    Args:
+        claimed: mint -> the symbol that its maker gave it.
+    """
     sw.text(f"{plain(balance.sol)} SOL", "sw-figure", testid="sol")
-    sw.show_list(balance.tokens, _show_token, "No tokens. Swap some SOL, or launch a token.")
+
+    def show(token: TokenBalance) -> None:
+        _show_token(token, claimed.get(token.mint, ""), network)
+
+    sw.show_list(balance.tokens, show, "No tokens. Swap some SOL, or launch a token.")
 
 
-def _show_token(token: TokenBalance) -> None:
-    name = token_name(token)
+def _show_token(token: TokenBalance, claimed: str, network: str) -> None:
+    name = token_name(token, claimed)
     with sw.row():
-        sw.text("Token" if name == short(token.mint) else name, "sw-strong")
-        sw.dim(short(token.mint), "sw-mono")
+        sw.text(name, "sw-strong")
+        if short(token.mint) not in name:
+            sw.dim(short(token.mint), "sw-mono")
         sw.copy_button(token.mint, "Mint")
+        explorer_link("address", token.mint, network)
         ui.space()
         sw.text(plain(token.amount), "sw-number")
 
@@ -435,19 +484,19 @@ def _show_stake(wallet: CurrentWallet, stake: Stake) -> None:
             )
 
 
-def recent_rows(records: Sequence[Transaction]) -> None:
-    """Show the last transactions."""
-    sw.show_list(records[:_RECENT], _show_recent, "No transaction yet. Request an airdrop of SOL.")
+def recent_rows(found: tuple[Sequence[Transaction], str]) -> None:
+    """Show the last transactions on a network."""
+    records, tokens = found[0], token_list(found[1])
+    none = "No transaction yet. Request an airdrop of SOL."
+    sw.show_list(records[:_RECENT], lambda each: _show_recent(each, tokens), none)
 
 
-def _show_recent(record: Transaction) -> None:
+def _show_recent(record: Transaction, tokens: TokenList) -> None:
     with ui.element("div"):
         with sw.row():
-            ui.label(record.type.replace("_", " "))
+            ui.link(record.type.replace("_", " "), address_of(f"transaction:{record.id}"))
             ui.badge(record.status).classes(f"sw-{record.status}")
-            found = amount_of(record.type, record.details)
-            if found is not None:
-                ui.label(value_text(found.amount)).classes("sw-number")
+            sw.text(amount(record, tokens), "sw-number")
             ui.space()
             sw.Age(record.timestamp).classes("sw-dim")
         if record.error is not None:

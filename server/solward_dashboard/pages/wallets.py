@@ -17,8 +17,9 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import ask_form
 from solward_dashboard.forms import RequestForm
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.links import address_of
 from solward_dashboard.lists import PagedCards
-from solward_dashboard.wording import plain, short, sol
+from solward_dashboard.wording import plain, short, sol, token_text
 
 EVERY_S = 10.0
 SHOWN = 24
@@ -85,7 +86,9 @@ class _Card:
         with ui.element("li").classes("sw-card sw-card-link") as self.element:
             sw.marked(self.element, f"wallet-{wallet.name}")
             with sw.row():
-                ui.link(wallet.name, f"/wallets/{wallet.id}").classes("sw-card-title sw-text")
+                ui.link(wallet.name, address_of(f"wallet:{wallet.id}")).classes(
+                    "sw-card-title sw-text"
+                )
                 ui.space()
                 self._frozen = ui.badge("frozen", color="blue-8")
             with sw.row("sw-dim"):
@@ -119,7 +122,7 @@ async def create_wallet() -> None:
         testid="create",
     )
     if wallet is not None:
-        ui.navigate.to(f"/wallets/{wallet.id}")
+        ui.navigate.to(address_of(f"wallet:{wallet.id}"))
 
 
 def find_wallets(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
@@ -145,8 +148,9 @@ def tokens_text(tokens: Sequence[TokenBalance]) -> str:
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
 
 
-def token_name(token: TokenBalance) -> str:
-    """Return a token's symbol, or the ends of its mint; `wSOL` for wrapped SOL, not SOL."""
+def token_name(token: TokenBalance, claimed: str = "") -> str:
+    """Return a token's symbol, or the ends of its mint and the symbol that its maker gave it;
+    `wSOL` for wrapped SOL, not SOL."""
     if token.mint == WRAPPED_SOL_MINT:
         return "wSOL"
-    return token.symbol or short(token.mint)
+    return token_text(token.mint, token.symbol, claimed)

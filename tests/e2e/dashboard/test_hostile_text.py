@@ -117,6 +117,7 @@ def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, 
 def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]) -> None:
     browser.size(1280, 900)
     browser.open(f"/wallets/{crew['wallet']}")
+    browser.wait_for(f'("{EVIL_SYMBOL}", unverified)')
     title = f"Wallet wallet {EVIL_NAME} - Solward"
     browser.until(lambda: browser.driver.title == title, "the name in the title")
     # As long as an address may be.
