@@ -69,7 +69,8 @@ def _something_happens(api: str) -> None:
         client.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 0.4})
         client.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 2.5})
         for name in ("billing", "treasury-bot"):
-            client.post("/keys", json={"name": name, "spendingLimitSol": 2})
+            grants = ["may transfer up to 2 SOL a day, to anybody"]
+            client.post("/keys", json={"name": name, "grants": grants})
         agent = client.get("/agents").json()["agents"][0]["id"]
         while client.get(f"/agents/{agent}/decisions").json()["decisions"][0]["cycle"] < _CYCLES:
             time.sleep(1)

@@ -13,8 +13,9 @@ import re
 import signal
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +25,11 @@ from solward.resources.credentials import NewKey
 from solward.support import jsontext
 from solward.support.atomic_files import write_file
 from solward.types.errors import InvalidRequest
+from solward.types.guardrail import SOL
 from solward_cli.declared import call_args, request_options
 from solward_cli.entrypoint import log_level_option, read_settings, refusals, yes_option
 from solward_cli.named import WALLET
+from solward_cli.policy import GRANT_OPTIONS, grant_options, grant_text, read_meaning
 from solward_cli.render import Output, plain, visible
 from solward_cli.service_call import ServiceCall, confirmed, service_call
 
@@ -39,13 +42,17 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,20}")
 URL: Final = "SOLWARD_API_URL"
 KEY: Final = "SOLWARD_API_KEY"
 
+# In a day, unless the command says another amount.
+_MOST_SOL: Final = Decimal("0.1")
+
 Entry = dict[str, Any]
 
 # Printed on standard error, because standard output carries the protocol.
 _OPERATOR = (
     "SOLWARD_API_KEY is not set: this session has the operator's rights on every wallet, and no"
     " key's limits. To confine it, give it a key of one wallet:"
-    " solward mcp config CLIENT --wallet NAME, or solward key create NAME --wallet WALLET."
+    " solward mcp config CLIENT --wallet NAME, or solward key create NAME --wallet WALLET"
+    " --grant SENTENCE."
 )
 
 
@@ -115,6 +122,7 @@ def _entry_name(_context: click.Context, _parameter: click.Parameter, name: str)
     help="Name of the entry; each wallet of a client needs an entry of its own.",
 )
 @request_options(NewKey, without=("name", "wallet_id"))
+@grant_options
 @yes_option
 @service_call
 async def config(
@@ -132,8 +140,18 @@ async def config(
     With --write, put the entry into the client's own file instead. Other entries stay. An entry of
     the same name is replaced and its key revoked. The new key is only in the file, which only its
     owner can read.
+
+    \b
+    Without --grant, the options from --may on are the key's only grant. Without these too, the key
+    may transfer up to 0.1 SOL a day.
     """
     program, path = CLIENTS[client], config_path(client) if file is None else file
+    grant = {each: values.pop(each) for each in GRANT_OPTIONS}
+    limits = call_args(NewKey, values)
+    if not {"grants", "read_only"} & limits.keys():
+        limits["grants"] = await _read_grants(call, wallet, yes, **grant)
+    elif any(each not in (None, (), "day") for each in grant.values()):
+        raise click.UsageError("With --grant or --read-only, give no other option of a grant")
     replaced: ApiKey | None = None
     if write:
         before = ClientFile.read(path, program.servers)
@@ -147,26 +165,48 @@ async def config(
     made = await call.client.keys.create(
         name=f"{program.title}: {wallet.name}"[:100],
         wallet_id=wallet.id,
-        **call_args(NewKey, values),
+        **limits,
     )
     entry = program.entry(call.client.url, made.api_key)
-    if not write:
-        text = f"Key {visible(made.name)} ({made.id}), shown only once. Put this entry into {path}:"
-        click.echo(text, err=True)
-        click.echo(jsontext.indented({program.servers: {name: entry}}))
-        return None
     try:
-        # Read again, because the client may have written it while the user was asked.
-        ClientFile.read(path, program.servers).write(name, entry)
+        policy = await call.client.policy.get()
+        if write:
+            # Read again, because the client may have written it while the user was asked.
+            ClientFile.read(path, program.servers).write(name, entry)
     except BaseException:
         await call.client.keys.revoke(made.id)
         raise
+    said = zip(policy.grants, policy.sentences, strict=False)
+    granted = [each for grant, each in said if grant["who"] == f"key:{made.id}"]
+    if not write:
+        text = f"Key {visible(made.name)} ({made.id}), shown only once. Put this entry into {path}:"
+        click.echo("\n".join((*granted, text)), err=True)
+        click.echo(jsontext.indented({program.servers: {name: entry}}))
+        return None
     if replaced is not None:
         await call.client.keys.revoke(replaced.id)
         click.echo(f"Key {visible(replaced.name)} ({replaced.id}): revoked", err=True)
     call.set_json({"file": str(path), "name": name, "keyId": made.id, "walletId": wallet.id})
-    click.echo(f"Key {visible(made.name)} ({made.id}): created. {program.then}.", err=True)
+    created = f"Key {visible(made.name)} ({made.id}): created. {program.then}."
+    click.echo("\n".join((*granted, created)), err=True)
     return plain(f"Written: the entry {name} in {path}")
+
+
+async def _read_grants(
+    call: ServiceCall,
+    wallet: Wallet,
+    yes: bool,
+    asset: str | None,
+    most: Decimal | None,
+    **options: Any,
+) -> Sequence[Mapping[str, Any]]:
+    """Return the grants that the options mean; without grants, a key could swap any token."""
+    if asset is None and most is None:
+        most = _MOST_SOL
+    text = grant_text(asset=asset or SOL, most=most, **options)
+    # The key does not exist yet, so the grants are read as the wallet's.
+    meaning = await read_meaning(call, f'wallet "{wallet.id}" {text}', yes)
+    return [{name: each[name] for name in each if name != "who"} for each in meaning["grants"]]
 
 
 async def _read_entry_key(call: ServiceCall, entry: Mapping[str, Any] | None) -> ApiKey | None:

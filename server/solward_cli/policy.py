@@ -41,23 +41,9 @@ if TYPE_CHECKING:
 
 
 PERIODS = ("minute", "hour", "day", "week", "month")
+GRANT_OPTIONS = ("may", "asset", "most", "per", "at_once", "to", "ask_above", "hours", "until")
 
-
-@click.group()
-def policy() -> None:
-    """Show, change and test grants; needs the admin secret."""
-
-
-@policy.group()
-def grant() -> None:
-    """Add or remove a grant: what one principal may do."""
-
-
-@grant.command()
-@click.argument("text", metavar="[GRANT]", required=False)
-@combine_parameters(
-    click.option("--agent", help="The agent that the grant is for."),
-    click.option("--key", help="The API key that the grant is for."),
+grant_options = combine_parameters(
     click.option(
         "--may",
         type=click.Choice([each.value for each in Operation]),
@@ -78,6 +64,26 @@ def grant() -> None:
     click.option("--hours", help='Times of day, such as "07:00-22:00 UTC".'),
     click.option("--until", help="The end of the grant, such as 2026-12-31."),
 )
+"""What a grant allows, without whom it is for; `grant_text` reads them."""
+
+
+@click.group()
+def policy() -> None:
+    """Show, change and test grants; needs the admin secret."""
+
+
+@policy.group()
+def grant() -> None:
+    """Add or remove a grant: what one principal may do."""
+
+
+@grant.command()
+@click.argument("text", metavar="[GRANT]", required=False)
+@combine_parameters(
+    click.option("--agent", help="The agent that the grant is for."),
+    click.option("--key", help="The API key that the grant is for."),
+)
+@grant_options
 @yes_option
 @service_call
 async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) -> Output:
@@ -96,7 +102,7 @@ async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) ->
     if written is None and text is not None and not _is_sentence(text):
         new = _read_document(text)
     else:
-        new = await _read_meaning(call, written or text or "", yes)
+        new = await read_meaning(call, written or text or "", yes)
     if new.get("version", now.version) != now.version:
         fail(f"{text} has version {new['version']}, but version {now.version} is in force")
     book = {**now.book, **(new.get("book") or {})}
@@ -114,9 +120,19 @@ async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) ->
     return render_policy(changed)
 
 
-def _sentence_of(
-    agent: str | None,
-    key: str | None,
+def _sentence_of(agent: str | None, key: str | None, **options: Any) -> str | None:
+    """Return the options as a sentence that the service reads; None if none was given."""
+    who = {"agent": agent, "key": key}
+    named = [f"{kind} {_quoted(name)}" for kind, name in who.items() if name is not None]
+    said = grant_text(**options)
+    if not named and said is None:
+        return None
+    if len(named) != 1 or said is None:
+        raise click.UsageError("Give --agent or --key, and --asset and --max")
+    return f"{named[0]} {said}"
+
+
+def grant_text(
     may: Sequence[str],
     asset: str | None,
     most: Decimal | None,
@@ -127,16 +143,14 @@ def _sentence_of(
     hours: str | None,
     until: str | None,
 ) -> str | None:
-    """Return the options as a sentence that the service reads; None if none was given."""
-    who = {"agent": agent, "key": key}
-    named = [f"{kind} {_quoted(name)}" for kind, name in who.items() if name is not None]
-    if not named and (asset, most, at_once, ask_above, hours, until) == (None,) * 6 and not to:
+    """Return `grant_options` as a sentence without its subject; None if none was given."""
+    if (asset, most, at_once, ask_above, hours, until) == (None,) * 6 and not to:
         return None
-    if len(named) != 1 or asset is None or most is None:
-        raise click.UsageError("Give --agent or --key, and --asset and --max")
+    if asset is None or most is None:
+        raise click.UsageError("Give --asset and --max")
     # "pay alice" would be a transfer.
     verbs = ["pay for requests" if each == Operation.PAY else each for each in may or ["transfer"]]
-    said = f"{named[0]} may {' and '.join(verbs)} up to {most:f} {asset} a {per}"
+    said = f"may {' and '.join(verbs)} up to {most:f} {asset} a {per}"
     if at_once is not None:
         said += f" and {at_once:f} {asset} at once"
     if to:
@@ -156,7 +170,7 @@ def _recipient(name: str) -> str:
     return name if name.startswith("@") else _quoted(name)
 
 
-async def _read_meaning(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
+async def read_meaning(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
     """Return the grants that a sentence means; ask which ones, if it has several meanings."""
     found = await call.client.policy.read(sentence=text)
     for address, name in () if yes else found.recipients.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 import stat
 from collections.abc import Iterator
 from decimal import Decimal
@@ -16,6 +18,7 @@ from mcp.client.stdio import stdio_client
 from tests.promises import promise
 from tests.support.cli import STRANGER, Live, live_service
 from tests.support.mcp import called, refusal
+from tests.support.repository import DOCS
 
 from solward_cli.mcp import CLIENTS, ClientFile, config_path
 
@@ -213,6 +216,43 @@ def test_grants_are_said_as_sentences(live: Live, tmp_path: Path) -> None:
     ]
     assert len(key["grants"]) == 1
     assert any("0.2 SOL" in each for each in key["sentences"])
+
+
+@pytest.mark.parametrize("page", ["how-to/mcp.md", "start/wallet-for-my-agent.md"])
+def test_a_key_made_as_the_docs_say_lets_no_asset_leave_without_limit(
+    live: Live, tmp_path: Path, page: str
+) -> None:
+    text = (DOCS / page).read_text().replace("\\\n", "")
+    commands = re.findall(r"solward ((?:mcp config|key create) [^\n]*--wallet pocket[^\n)]*)", text)
+    assert commands
+    for command in commands:
+        wallet = live.wallet(2)
+        arguments = [wallet if each == "pocket" else each for each in shlex.split(command)]
+        said = live.invoke(*arguments, HOME=str(tmp_path), XDG_CONFIG_HOME="")
+        assert said.exit_code == 0, said.output
+        found = live.get(f"/wallets/{live.id_of(wallet)}/limits")["canLeave"]["assets"]
+        assert found["SOL"]["most"] == "1"
+        assert [name for name, each in found.items() if each["most"] is None] == []
+
+
+def test_without_options_a_key_may_send_a_little_and_the_sentence_is_shown(
+    live: Live, tmp_path: Path
+) -> None:
+    wallet = live.wallet(0)
+    made = config(live, tmp_path, "cursor", "--wallet", wallet)
+    assert made.exit_code == 0, made.output
+    assert "may transfer up to 0.1 SOL a day, to anybody.\n" in made.stderr
+
+
+def test_options_of_a_grant_are_the_keys_grant(live: Live, tmp_path: Path) -> None:
+    wallet = live.wallet(0)
+    options = ("--asset", "USDC", "--max", "5", "--ask-above", "2", "--to", "own", "--per", "week")
+    made = config(live, tmp_path, "cursor", "--wallet", wallet, *options)
+    assert made.exit_code == 0, made.output
+    assert "up to 5 USDC a week, to own wallets; above 2 USDC a person is asked." in made.stderr
+    both = config(live, tmp_path, "cursor", "--wallet", wallet, "--read-only", "--max", "1")
+    assert (both.exit_code, "no other option of a grant" in both.stderr) == (2, True)
+    assert len(keys(live, wallet)) == 1
 
 
 def test_a_second_run_with_grants_gives_them_to_the_new_key(live: Live, tmp_path: Path) -> None:

@@ -54,6 +54,6 @@ async def test_a_host_has_a_wallet_by_three_commands(tmp_path: Path) -> None:
             async with Client(transport, cache=None) as host:
                 assert "transfer" in {tool.name for tool in (await host.list_tools()).tools}
                 assert "Sent 0.6 SOL" in await called(host, "transfer", to=STRANGER, amount=0.6)
-                # The key's limit of a day, of which 0.4 SOL are left.
+                # The limit of the key's grant, of which 0.4 SOL are left.
                 assert "1 SOL" in await refusal(host, "transfer", to=STRANGER, amount=0.5)
         ended(process, signal.SIGINT)
