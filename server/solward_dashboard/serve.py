@@ -32,6 +32,7 @@ from solward_dashboard import pages
 from solward_dashboard.access import AccessGate, bind_sockets
 from solward_dashboard.api import open_api
 from solward_dashboard.options import Options
+from solward_dashboard.pages import unknown
 
 _RECONNECT_S = 60.0
 BOUNDS = Bounds(body_s=30.0)
@@ -102,6 +103,9 @@ def build(options: Options) -> FastAPI:
         # Tells screen readers the language of the pages.
         language="en-US",
     )
+    # NiceGUI's application gets no address with a line break.
+    for each in (app, core.app):
+        each.add_exception_handler(404, unknown.answer)
     app.add_middleware(AccessGate, options=options)
     # NiceGUI allows all origins on its socket by default.
     core.sio.eio.cors_allowed_origins = None

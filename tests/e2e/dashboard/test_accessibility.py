@@ -77,7 +77,7 @@ def told(found: Mapping[str, Finding]) -> str:
 
 @promise("pages-are-accessible")
 @seen_in(LIGHT, DARK_PHONE)
-@pytest.mark.parametrize("path", paths())
+@pytest.mark.parametrize("path", [*paths(), "/nowhere"])
 def test_a_page_has_no_finding(
     browser: Browser, ids: dict[str, str], path: str, looks: list[Look]
 ) -> None:
