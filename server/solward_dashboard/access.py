@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from solward.client import ClientError, Unauthorized
 from solward.support.fair_turns import Crowded, FairTurns, source_of
-from solward_dashboard.api import Visitor, ask_role, client_of, set_visitor
+from solward_dashboard.api import ANSWER_S, Visitor, ask_role, client_of, set_visitor
 from solward_dashboard.options import Options
+from solward_dashboard.parts import show_requests_of
 
 _LOGIN = "/login"
 _COOKIE = "solward_dashboard"
@@ -112,10 +113,11 @@ class Login:
         visitor = self.visitor(connection)
         if visitor is not None:
             try:
-                await visitor.client.admins.own()
+                async with asyncio.timeout(ANSWER_S):
+                    await visitor.client.admins.own()
             except Unauthorized:
                 await self._end_session(connection)
-            except ClientError:
+            except (ClientError, TimeoutError):
                 # The service does not answer; the page says so itself.
                 pass
         return self.is_logged_in(connection)
@@ -296,6 +298,7 @@ def bind_sockets(server: Any) -> None:
     def for_own_page(handler: Callable[[str, dict[str, Any]], None]) -> Callable[..., None]:
         def handle_own(sid: str, message: dict[str, Any]) -> None:
             if message.get("client_id") in server.rooms(sid):
+                show_requests_of(message["client_id"])
                 handler(sid, message)
 
         return handle_own

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from fastapi import FastAPI
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
 _AT_ONCE = 6
+ANSWER_S = 0.9
+"""How long a page waits for its visitor's role, so that it opens while the service hangs."""
 # The path of `client.admins.own`: only its refusals are always about the secret.
 _OWN = "/admins/self"
 _client: list[SolwardClient] = []
@@ -45,6 +47,8 @@ class Visitor:
 
 # Set for everything that a request or a socket of the visitor starts.
 _VISITOR: ContextVar[Visitor | None] = ContextVar("solward_visitor", default=None)
+# Makes the block in which a request is sent; set for everything that an event of a page starts.
+AROUND_REQUESTS: ContextVar[Callable[[], Any]] = ContextVar("solward_around", default=nullcontext)
 
 
 class _ServiceTransport(httpx.AsyncHTTPTransport):
@@ -63,7 +67,8 @@ class _ServiceTransport(httpx.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         request.headers["Cache-Control"] = "no-store"
-        response = await super().handle_async_request(request)
+        with AROUND_REQUESTS.get()():
+            response = await super().handle_async_request(request)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             if request.url.path.endswith(_OWN):
                 self.refused.append(True)
@@ -126,8 +131,9 @@ async def fetch_each(ids: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> 
 async def ask_role() -> None:
     """Fetch the role of the shared secret, unless it is already known."""
     if _client and not _shared_role:
-        with suppress(ClientError):
-            _shared_role[:] = [(await _client[0].admins.own()).role]
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                _shared_role[:] = [(await _client[0].admins.own()).role]
 
 
 def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

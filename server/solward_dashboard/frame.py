@@ -185,6 +185,7 @@ def frame(path: str, kind: str = "") -> Iterator[Freshness]:
                     waiting.add_badge()
     menu.on_click(drawer.toggle)
     with ui.element("div").classes("sw-main") as main:
+        sw.add_progress()
         freeze.add_banner()
         freshness = Freshness(kind or _page_name(path))
         Poll(freshness, _WAITING_EVERY_S, _WaitingCount.fetch, waiting.show)
@@ -278,13 +279,11 @@ class FreezeSwitch:
                     _show_frozen_wallets(frozen)
 
     async def _toggle_freeze(self) -> None:
-        with sw.disabled(self._button):
-            frozen = await self.fetch()
+        frozen = await self.fetch()
         reason = await _ask_reason(frozen)
         if reason is None:
             return
-        with sw.disabled(self._button):
-            await set_frozen(not frozen.service, reason)
+        await set_frozen(not frozen.service, reason)
         said = "Transactions are allowed again." if frozen.service else "Everything is frozen."
         ui.notify(said, type="positive")
 
@@ -369,7 +368,9 @@ class Freshness:
         self._visible = True
         with ui.row().classes("sw-banner").props("role=alert aria-live=polite") as self._banner:
             ui.icon("cloud_off").props("aria-hidden=true")
-            self._text = ui.label()
+            self._text = ui.label().classes("sw-grow")
+            again = ui.button("Try again", color=None, on_click=lambda: sw.refresh_page())
+            again.props(sw.SMALL).classes("sw-keep")
         self._banner.props('data-testid="banner"').set_visibility(False)
         ui.on(_VISIBILITY_EVENT, self._visibility_changed)
         ui.run_javascript(_EMIT_VISIBILITY)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from nicegui import Client, ui
 
 from solward.resources.declare import Answer, declared_fields
 from solward.types.errors import SolwardError
+from solward_dashboard.api import AROUND_REQUESTS
 from solward_dashboard.links import explorer_link
 from solward_dashboard.wording import ago, local_times, plain, second, value_text
 
@@ -37,6 +39,8 @@ _NEARLY_FULL, _FULL = 0.7, 0.9
 _POLLS: dict[str, list[Callable[[], Awaitable[None]]]] = {}
 # Buttons whose action runs, by page and action; with those that were rebuilt meanwhile.
 _BUSY: dict[tuple[str, ...], list[ui.button]] = {}
+# Blocks that show that the service is asked, by its client's id.
+_PROGRESS: dict[str, Callable[..., AbstractContextManager[None]]] = {}
 
 
 def row(classes: str = "") -> ui.element:
@@ -112,6 +116,36 @@ def at_place(element: Element, place: str) -> Element:
     return element
 
 
+def add_progress() -> None:
+    """Add a bar over the page that is being built, for requests of its events and until it has its
+    first answers. Styles show the bar within half a second, and after 3 s the text."""
+    client, under_way = ui.context.client, list[object]()
+    with stack("sw-progress").props("role=status") as place:
+        bar = ui.linear_progress(show_value=False, size="3px").props("indeterminate")
+        bar.props["aria-label"] = "Asking the service"
+        ui.label("The service has not answered for 3 s. Still waiting.").classes("sw-late")
+
+    @contextmanager
+    def shown(*buttons: ui.button) -> Iterator[None]:
+        under_way.append(buttons)
+        set_class(place, "sw-asking", True)
+        try:
+            with disabled(*buttons):
+                yield
+        finally:
+            under_way.pop()
+            set_class(place, "sw-asking", bool(under_way))
+
+    _PROGRESS[client.id] = shown
+    client.on_delete(lambda: _PROGRESS.pop(client.id, None))
+
+
+def show_requests_of(client_id: str, *buttons: ui.button) -> None:
+    """Show on a page, and on buttons, all requests of what its current event starts."""
+    if client_id in _PROGRESS:
+        AROUND_REQUESTS.set(partial(_PROGRESS[client_id], *buttons))
+
+
 def on_refresh(refresh: Callable[[], Awaitable[None]]) -> None:
     """Call `refresh` whenever the page that is being built is refreshed."""
     client = ui.context.client
@@ -159,6 +193,7 @@ def button(
         if key in _BUSY:
             return
         _BUSY[key] = []
+        show_requests_of(client.id, made)
         try:
             with client:
                 try:
@@ -170,6 +205,7 @@ def button(
                     notify_error(error)
         finally:
             _enable_buttons(_BUSY.pop(key))
+            show_requests_of(client.id)
         await refresh_page(client)
 
     return made.on_click(pressed)
@@ -194,30 +230,30 @@ def action(
     async def act() -> None:
         if ask is not None and not await ask():
             return
-        with disabled(made):
-            answer = await call()
+        answer = await call()
         if said:
             ui.notify(said if isinstance(said, str) else said(answer), type="positive")
 
-    made = button(words, act, **more)
-    return made
+    return button(words, act, **more)
 
 
 @contextmanager
 def disabled(*buttons: ui.button) -> Iterator[None]:
-    """Disable buttons while the block runs."""
-    for each in buttons:
-        each.disable()
+    """Disable buttons while the block runs; the last one spins."""
+    # An outer block enables those that it disabled itself.
+    enabled = [each for each in buttons if each.enabled and not each.is_deleted]
+    for each in enabled:
+        each.props("loading" if each is buttons[-1] else "").disable()
     try:
         yield
     finally:
-        _enable_buttons(buttons)
+        _enable_buttons(enabled)
 
 
 def _enable_buttons(buttons: Iterable[ui.button]) -> None:
     for each in buttons:
         if not each.is_deleted:
-            each.enable()
+            each.props(remove="loading").enable()
 
 
 def choice(label: str, options: Any, value: Any = "", *, testid: str = "") -> ui.select:

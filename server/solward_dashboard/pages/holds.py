@@ -32,7 +32,7 @@ _OPEN = 500
 _ENDED = 20
 (NOTE,) = fields_of(HoldNote)
 _CLASSES = {
-    "held": "sw-pending",
+    "held": "sw-held",
     "approved": "sw-pending",
     "executed": "sw-confirmed",
     "refused": "sw-failed",
