@@ -225,6 +225,8 @@ class People:
         deleted = {
             f"{name.removesuffix('Id')}:{each.data[name]}": str(each.data.get("name", ""))
             for each in ended.entries
+            # One entry that is not as it should be must not stop every page.
+            if isinstance(each.data, Mapping)
             for name in _DELETED.keys() & each.data.keys()
         }
         return replace(cls.from_lists(*lists), deleted=deleted)

@@ -99,8 +99,8 @@ class TransactionView:
     def hold(self) -> tuple[str, str] | None:
         """The id and the state of the hold that led to the transaction; None if it was not held."""
         held = (each for each in self.entries if each.kind.startswith("hold:"))
-        last = next(held, None)
-        return None if last is None else (str(last.data["id"]), last.kind.removeprefix("hold:"))
+        found = ((str(each.data.get("id", "")), each.kind.removeprefix("hold:")) for each in held)
+        return next(found, None)
 
 
 async def fetch(transaction_id: str) -> TransactionView:
