@@ -186,6 +186,7 @@ UNDERSTOOD = {
         f"Agent scout may transfer up to 5 USDC a day, to {CAROL}."
     ),
     "key payroll may approve holds": "Key payroll may approve what is held.",
+    "scout may send alice USDC 9:00 to 17:00 UTC, 5 a day": f"{FIVE}; from 09:00 to 17:00 UTC.",
 }
 
 ASKED_BACK = {
@@ -198,6 +199,7 @@ ASKED_BACK = {
     "twin may send 5 USDC a day to alice": 2,
     "scout may send 5 USDC a day to both": 2,
     "scout may send 5 USDC to alice and stake 1 SOL a day": 3,
+    "scout may send $5 a day and 10 USDC a week": 2,
 }
 
 REFUSED = {

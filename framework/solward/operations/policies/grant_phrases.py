@@ -585,7 +585,7 @@ class _Reader:
         if len(self._clauses) > 1:
             self._check_several()
         _refuse_if(self._period and all(each.period for each in amounts), _NO_AMOUNT)
-        self._share_dollars([*amounts, *self._asks])
+        self._share_dollars(amounts)
         to = next((each.to for each in self._clauses if each.to), [])
         limits: list[dict[str, Any]] = []
         for clause in self._clauses:
@@ -640,17 +640,20 @@ class _Reader:
         )
 
     def _share_dollars(self, amounts: Sequence[_Amount]) -> None:
-        """Let dollars be of the asset that the text limits: USDC or any; or choose."""
-        bare = [each for each in amounts if each.asset == terms.USD]
+        """Choose USDC or any asset for amounts in dollars; a question is of the one limited."""
         known = [each for each in (self.words.asset("USDC"), ANY_ASSET) if each is not None]
-        said = [each for each in known if each in {other.asset for other in amounts}]
-        _refuse_if(
-            bare and len(said) > 1,
-            "The sentence does not say whether an amount in dollars is of USDC",
-        )
-        asset = self._choose(said or known) if bare else None
+        bare = [each for each in amounts if each.asset == terms.USD]
+        asset = self._choose(known) if bare else None
         for each in bare:
             each.asset = asset
+        limited = {each.asset for each in amounts}.intersection(known)
+        for ask in self._asks:
+            if ask.asset == terms.USD:
+                _refuse_if(
+                    len(limited) != 1,
+                    "The sentence does not say whether an amount in dollars is of USDC",
+                )
+                (ask.asset,) = limited
 
     def _share_periods(self, amounts: Sequence[_Amount]) -> None:
         """Give amounts without a period that of the sentence or of the next amount, or choose."""

@@ -57,8 +57,8 @@ _PERIOD: Final = rf"(?:{re.sub('[?]P<[a-z]+>', '?:', PERIOD.pattern)})"
 # Numbers and amounts.
 # `1,000` is a thousand or one, depending on the country; both meanings are asked back.
 NUMBER: Final = (
-    rf"(?:[0-9]{{1,3}},[0-9]{{3}}(?:\.[0-9]+)?(?![0-9.,]*[0-9])"
-    rf"|[0-9]*(?:\.?[0-9]+)(?![0-9.,]*[0-9])|(?:half an?|{'|'.join(COUNTS)})\b)"
+    rf"(?:[0-9]{{1,3}},[0-9]{{3}}(?:\.[0-9]+)?(?![0-9.,:]*[0-9])"
+    rf"|[0-9]*(?:\.?[0-9]+)(?![0-9.,:]*[0-9])|(?:half an?|{'|'.join(COUNTS)})\b)"
 )
 USD: Final = "USD"
 DOLLARS: Final = frozenset({"dollar", "dollars", "usd"})
