@@ -182,6 +182,6 @@ async def test(settings: Settings) -> None:
 
     sent = await send_test(settings)
     if sent.failure is not None:
-        click.echo(f"Rejected: {sent.failure}.", err=True)
+        click.echo(f"Rejected: {sent.failure.text}.", err=True)
         sys.exit(1)
     click.echo(f"Accepted in {sent.seconds:.1f} s: delivery {sent.delivery}.")

@@ -63,7 +63,7 @@ class Alert(StrEnum):
     RPC_NODE_AWAY = "rpc_node_away"
     """One of several RPC nodes does not answer."""
     WEBHOOK_GIVEN_UP = "webhook_given_up"
-    """The approvals' webhook could not deliver a hold to its receiver for a day."""
+    """A webhook or chat refused a message about a hold, or could not be reached for a day."""
     WORKER_MISSING = "worker_missing"
     """Agents are started, but no worker is alive."""
 
@@ -85,7 +85,7 @@ _DETAILS: Final[Mapping[Alert, str]] = {
     Alert.KEY_NOT_OPENED: "The wallet's key cannot be opened, and nothing was signed: {error}",
     Alert.REPEATED_BLOCKS: f"{BLOCKS} transactions blocked within {BLOCKS_WITHIN_MS // MINUTE_MS}"
     " minutes; the last error: {error}",
-    Alert.WEBHOOK_GIVEN_UP: "APPROVAL_WEBHOOK_URL did not accept hold {hold} in {tries} tries;"
+    Alert.WEBHOOK_GIVEN_UP: "{setting} did not accept hold {hold} in {tries} tries;"
     " the last failure: {failure}",
 }
 """Alert -> its sentence; callers pass the sentences of all other alerts."""

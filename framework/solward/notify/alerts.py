@@ -13,13 +13,15 @@ back, it is raised again. Monitoring sees the same alerts in the metrics.
 from __future__ import annotations
 
 import asyncio
+import html
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+import httpx
 import structlog
 from sqlalchemy import BigInteger, BindParameter, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -32,7 +34,16 @@ from solward.database.database import Database, clock, try_lock_exclusive
 from solward.database.records import insert_or_set, new_value
 from solward.database.tables import alert_groups
 from solward.notify import deliveries as store
-from solward.notify.deliveries import DeliveryClaim, Pace, Sender, new_client, send
+from solward.notify.deliveries import (
+    DeliveryClaim,
+    Failure,
+    Pace,
+    Sender,
+    new_client,
+    read_status,
+    send,
+    signed_request,
+)
 from solward.resources.agents import AgentStatus
 from solward.settings import Settings
 from solward.support import jsontext
@@ -113,16 +124,11 @@ _NOW: BindParameter[int] = bindparam("now", type_=BigInteger)
 _rows = alert_groups.c
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryResult:
-    """The result of a test delivery.
-
-    Attributes:
-        failure: the reason of a failure, without the receiver's address; None if it was accepted.
-    """
+class DeliveryResult(NamedTuple):
+    """The result of a test delivery; `failure` is None if the receiver accepted it."""
 
     delivery: str
-    failure: str | None
+    failure: Failure | None
     seconds: float
 
 
@@ -148,7 +154,8 @@ class AlertWebhook(Sender):
         interval_ms: int = 60_000,
         names: Sequence[str] = NAMES,
     ) -> None:
-        super().__init__(database, url, secret, pace)
+        super().__init__(database, pace)
+        self._to = url, secret
         self._dashboard = dashboard
         self._shape = shape
         self._interval_ms = interval_ms
@@ -188,6 +195,9 @@ class AlertWebhook(Sender):
                 fields = jsontext.dumps({"detail": safe_text(detail)})
                 await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
+
+    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+        return signed_request(*self._to, claimed)
 
     def _wants_event(self, event: str, data: Any) -> bool:
         if event not in _LINES:
@@ -237,9 +247,10 @@ async def send_test(settings: Settings) -> DeliveryResult:
         settings.dashboard_address,
     )
     began = time.monotonic()
+    claimed = DeliveryClaim(delivery, delivery, body, now, 1, now)
     async with new_client() as client:
-        claimed = DeliveryClaim(delivery, delivery, body, now, 1, now)
-        failure = await send(client, *configured, claimed, Pace().timeout_s)
+        request = signed_request(*configured, claimed)
+        failure = await send(client, request, read_status, Pace().timeout_s)
     return DeliveryResult(delivery, failure, time.monotonic() - began)
 
 
@@ -254,9 +265,14 @@ def message_body(groups: Sequence[Group], shape: Format, dashboard: str) -> str:
     return jsontext.dumps(body)
 
 
-def safe_text(text: str) -> str:
+def safe_text(text: str, most: int = MOST_TEXT) -> str:
     """Convert a third party's text for a message: to one line, shortened, without secrets."""
-    return one_line(scrub_start(text, 4 * MOST_TEXT), MOST_TEXT)
+    return one_line(scrub_start(text, 4 * most), most)
+
+
+def slack_plain(text: str) -> str:
+    """Escape a text for Slack's code, so that it is no markup and does not end the code."""
+    return html.escape(text, quote=False).replace("`", "'")
 
 
 def _message_name(event: str, data: _Data) -> str:
@@ -295,18 +311,12 @@ def _slack_text(lines: Sequence[_Data], left_out: Mapping[str, int], dashboard: 
     texts = []
     for line in lines:
         times = f" x{line['count']}" if line["count"] > 1 else ""
-        about = [f"{field} `{_slack_plain(str(line[field]))}`" for field in _SHOWN if field in line]
-        detail = [f"`{_slack_plain(line['detail'])}`"] if "detail" in line else []
+        about = [f"{field} `{slack_plain(str(line[field]))}`" for field in _SHOWN if field in line]
+        detail = [f"`{slack_plain(line['detail'])}`"] if "detail" in line else []
         texts.append("• " + "  ".join([f"*{line['name']}*{times}", *about, *detail]))
     if left_out["lines"]:
         texts.append(f"• and {left_out['count']} more of {left_out['lines']} others")
-    return "\n".join([f"Solward  {_slack_plain(dashboard)}", *texts])
-
-
-def _slack_plain(text: str) -> str:
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("`", "'")):
-        text = text.replace(character, entity)
-    return text
+    return "\n".join([f"Solward  {slack_plain(dashboard)}", *texts])
 
 
 _NOTE = insert_or_set(

@@ -1,12 +1,13 @@
-"""Signed deliveries to a receiver over HTTP, each made at least once even if a process crashes.
+"""Deliveries to receivers over HTTP, each made at least once even if a process crashes.
 
 A delivery is a row stored in the transaction of its event, so it is not lost if the process is
-killed. It is sent until the receiver accepts it or a day is over. Only the status of the receiver's
-answer counts; the answer's body is not read.
+killed. It is sent until the receiver accepts it, refuses it for good, or a day is over. A subclass
+of `Sender` makes the requests. Of a webhook's answer only the status counts; nothing else is read.
 
 A process claims a delivery with a lease before sending it. If the process dies, another one sends
 it after the lease has ended. A subject, such as a hold, has at most one waiting delivery and one
-being sent. A newer delivery replaces the waiting one, and no older one arrives after it.
+being sent to each receiver. A newer delivery replaces the waiting one, and no older one arrives
+after it. Each receiver has its own rows and its own task, so none waits for another.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import asyncio
 import contextlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import httpx
 import structlog
@@ -63,8 +64,8 @@ _WAITING = "waiting"
 
 _log = structlog.get_logger(__name__)
 
-Channel = Literal["approvals", "alerts"]
-"""The webhook that receives a delivery: the one for holds, or the one for alerts."""
+Channel = Literal["approvals", "alerts", "slack", "telegram"]
+"""The receiver of a delivery: the webhook for holds or for alerts, or a chat that holds go to."""
 
 _NOW: BindParameter[int] = bindparam("now")
 _rows = webhook_deliveries.c
@@ -73,12 +74,12 @@ _sent = webhook_deliveries.alias("sent")
 _IS_WAITING = _rows.state == literal_column("'waiting'")
 _FREE = _rows.lease_until_ms <= _NOW
 _OF_THE_CHANNEL = _rows.channel == bindparam("b_channel")
-_OF_THE_SUBJECT = _sent.c.subject == _rows.subject
+_OF_THE_SUBJECT = and_(_sent.c.subject == _rows.subject, _sent.c.channel == _rows.channel)
 # At least one try has failed.
 _FAILED = or_(_rows.tries > 1, and_(_rows.tries > 0, _rows.lease_until_ms == 0))
 _SUPERSEDE = (
     update(webhook_deliveries)
-    .where(_rows.subject == bindparam("b_subject"), _IS_WAITING)
+    .where(_rows.subject == bindparam("b_subject"), _OF_THE_CHANNEL, _IS_WAITING)
     .values(state="superseded")
 )
 _DUE = (
@@ -159,7 +160,7 @@ async def add(
         subject: the id of the delivery's subject, such as a hold.
     """
     now = await clock(connection)
-    await connection.execute(_SUPERSEDE, {"b_subject": subject})
+    await connection.execute(_SUPERSEDE, {"b_subject": subject, "b_channel": channel})
     row = {
         "id": delivery_id,
         "channel": channel,
@@ -267,6 +268,23 @@ class Pace:
         return int(longest * random.uniform(0.5, 1.0) * 1000)  # noqa: S311 - spreads load
 
 
+class Failure(NamedTuple):
+    """Why a receiver did not accept a request, without the receiver's address.
+
+    `wait_s` is the least wait in seconds that the receiver asks for. If `is_final`, the receiver
+    would refuse the request again at any time.
+    """
+
+    text: str
+    wait_s: int = 0
+    is_final: bool = False
+
+
+async def read_status(response: httpx.Response) -> Failure | None:
+    """Return the failure that a response's status reports; None if it reports success."""
+    return None if response.is_success else Failure(f"HTTP {response.status_code}")
+
+
 class Sender(ABC):
     """Sends the deliveries for one receiver; several processes on one database share the work.
 
@@ -275,11 +293,10 @@ class Sender(ABC):
     """
 
     channel: Channel
+    _read_failure = staticmethod(read_status)
 
-    def __init__(self, database: Database, url: str, secret: str, pace: Pace) -> None:
+    def __init__(self, database: Database, pace: Pace) -> None:
         self._database = database
-        self._url = url
-        self._secret = secret
         self._pace = pace
         self._woken = asyncio.Event()
 
@@ -315,6 +332,10 @@ class Sender(ABC):
         told = [each for each in outbox.recorded_events(connection) if self._wants_event(*each)]
         if told:
             await self._store(connection, told)
+
+    @abstractmethod
+    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+        """Return the request that delivers this."""
 
     @abstractmethod
     def _wants_event(self, event: str, data: Any) -> bool:
@@ -377,7 +398,8 @@ class Sender(ABC):
 
     async def _try_delivery(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> None:
         try:
-            failure = await send(client, self._url, self._secret, claimed, self._pace.timeout_s)
+            request = self._request(claimed)
+            failure = await send(client, request, self._read_failure, self._pace.timeout_s)
             await self._record_try(claimed, failure)
         except StoreError as error:
             # The delivery is sent again when the lease has ended.
@@ -388,21 +410,22 @@ class Sender(ABC):
             # This delivery is sent again later too; the others of the group continue.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
 
-    async def _record_try(self, claimed: DeliveryClaim, failure: str | None) -> None:
+    async def _record_try(self, claimed: DeliveryClaim, failure: Failure | None) -> None:
         async with self._database.write() as connection:
             now = await clock(connection)
             end_ms = claimed.created_ms + int(self._pace.give_up_s * 1000)
             if failure is None:
                 outcome = "delivered"
                 await end_try(connection, claimed, "delivered")
-            elif now < end_ms:
+            elif now < end_ms and not failure.is_final:
                 outcome = "failed"
-                next_ms = min(now + self._pace.retry_ms(claimed.tries), end_ms)
+                wait_ms = max(self._pace.retry_ms(claimed.tries), failure.wait_s * 1000)
+                next_ms = min(now + wait_ms, end_ms)
                 await end_try(connection, claimed, "waiting", next_ms)
             else:
                 outcome = "given_up"
                 if await end_try(connection, claimed, "given_up"):
-                    self._give_up(connection, claimed, failure)
+                    self._give_up(connection, claimed, failure.text)
         metrics.WEBHOOK_DELIVERIES.labels(self.channel, outcome).inc()
         if failure is not None:
             _log.warning(
@@ -410,21 +433,35 @@ class Sender(ABC):
                 webhook=self.channel,
                 delivery=claimed.id,
                 tries=claimed.tries,
-                error=failure,
+                error=failure.text,
             )
 
 
 async def send(
-    client: httpx.AsyncClient, url: str, secret: str, claimed: DeliveryClaim, timeout_s: float
-) -> str | None:
-    """Sign and send a delivery once.
+    client: httpx.AsyncClient,
+    request: httpx.Request,
+    read_failure: Callable[[httpx.Response], Awaitable[Failure | None]],
+    timeout_s: float,
+) -> Failure | None:
+    """Send a request once; return why the receiver did not accept it, or None if it did.
 
     Args:
         client: a client from `new_client`.
-
-    Returns:
-        The reason of a failure, without the address; None if the receiver accepted it.
     """
+    try:
+        async with asyncio.timeout(timeout_s):
+            response = await client.send(request, stream=True)
+            async with contextlib.aclosing(response):
+                return await read_failure(response)
+    except TimeoutError:
+        return Failure("no answer in time")
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        # The error's text may quote the address, which is a secret.
+        return Failure(type(error).__name__)
+
+
+def signed_request(url: str, secret: str, claimed: DeliveryClaim) -> httpx.Request:
+    """Return a webhook's signed request that delivers this."""
     body, timestamp = claimed.body.encode(), str(claimed.claimed_ms // 1000)
     headers = {
         "Content-Type": "application/json",
@@ -432,24 +469,14 @@ async def send(
         TIMESTAMP: timestamp,
         SIGNATURE: delivery_signature(secret, timestamp, claimed.id, body),
     }
-    try:
-        async with (
-            asyncio.timeout(timeout_s),
-            client.stream("POST", url, content=body, headers=headers) as response,
-        ):
-            return None if response.is_success else f"HTTP {response.status_code}"
-    except TimeoutError:
-        return "no answer in time"
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        # The error's text may quote the address, which is a secret.
-        return type(error).__name__
+    return httpx.Request("POST", url, content=body, headers=headers)
 
 
 def new_client() -> httpx.AsyncClient:
     """Return a client for `send`, which closes its connection after each request."""
     return httpx.AsyncClient(
         # It takes no proxies and no credentials from the environment, and closes each connection,
-        # because the answer is not read.
+        # because an answer may be left unread.
         trust_env=False,
         follow_redirects=False,
         # `send` has one timeout for the whole request.

@@ -1,4 +1,5 @@
 """The approvals' webhook sends a receiver all events of holds, and accepts its signed decisions.
+`HoldSender` is what it shares with the chats of `solward.notify.chats`.
 
 A receiver gets each event at least once, and a hold's newest event last
 (`solward.notify.deliveries`).
@@ -8,18 +9,20 @@ from __future__ import annotations
 
 import time
 import uuid
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httpx
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit import alerts
 from solward.audit.acts import act_as, record_act
 from solward.database.database import Database, clock
 from solward.notify import deliveries as store
-from solward.notify.deliveries import DeliveryClaim, Pace, Sender
+from solward.notify.deliveries import DeliveryClaim, Pace, Sender, signed_request
 from solward.operations.approvals import WEBHOOK, Approvals
 from solward.resources.declare import fields_of
 from solward.resources.holds import SignedHoldDecision
@@ -63,7 +66,41 @@ class SentDecision:
     body: bytes
 
 
-class Webhook(Sender):
+class HoldSender(Sender):
+    """A sender of all events of holds to the receiver that a setting names."""
+
+    setting = "APPROVAL_WEBHOOK_URL"
+
+    @abstractmethod
+    async def _details(self, connection: AsyncConnection, hold: Any) -> dict[str, Any]:
+        """Return the fields of a delivery's body besides `event`, `by` and `hold`."""
+
+    def _wants_event(self, event: str, data: Any) -> bool:
+        return event.partition(":")[0] == _KIND
+
+    def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
+        hold = jsontext.loads(claimed.body)["hold"]
+        alerts.raise_alert(
+            connection,
+            alerts.Alert.WEBHOOK_GIVEN_UP,
+            hold,
+            setting=self.setting,
+            hold=hold["id"],
+            tries=claimed.tries,
+            failure=failure,
+        )
+
+    async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
+        for event, data in events:
+            # In an event, `principal` is the principal that acted; in a hold, it is the requester.
+            hold = {name: value for name, value in data.items() if name != "asked"}
+            hold |= {"principal": data["asked"]}
+            body = {"event": event, "by": data["principal"], "hold": hold}
+            text = jsontext.dumps(body | await self._details(connection, hold))
+            await store.add(connection, self.channel, str(uuid.uuid4()), str(data["id"]), text)
+
+
+class Webhook(HoldSender):
     """The sender of holds to the approvals' webhook, and the checker of its signed decisions."""
 
     channel = "approvals"
@@ -71,7 +108,9 @@ class Webhook(Sender):
     def __init__(
         self, database: Database, url: str, secret: str, *, dashboard: str, api: str, pace: Pace
     ) -> None:
-        super().__init__(database, url, secret, pace)
+        super().__init__(database, pace)
+        self._url = url
+        self._secret = secret
         self._dashboard = dashboard
         self._api = api
         self._refusals: deque[float] = deque()
@@ -160,34 +199,14 @@ class Webhook(Sender):
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
-    def _wants_event(self, event: str, data: Any) -> bool:
-        return event.partition(":")[0] == _KIND
+    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+        return signed_request(self._url, self._secret, claimed)
 
-    def _give_up(self, connection: AsyncConnection, claimed: DeliveryClaim, failure: str) -> None:
-        hold = jsontext.loads(claimed.body)["hold"]
-        alerts.raise_alert(
-            connection,
-            alerts.Alert.WEBHOOK_GIVEN_UP,
-            hold,
-            hold=hold["id"],
-            tries=claimed.tries,
-            failure=failure,
-        )
-
-    async def _store(self, connection: AsyncConnection, events: Sequence[tuple[str, Any]]) -> None:
-        for event, data in events:
-            hold_id = str(data["id"])
-            # In an event, `principal` is the principal that acted; in a hold, it is the requester.
-            hold = {name: value for name, value in data.items() if name != "asked"}
-            body = {
-                "event": event,
-                "by": data["principal"],
-                "hold": hold | {"principal": data["asked"]},
-                "dashboardUrl": f"{self._dashboard}/holds/{hold_id}",
-                "decisionUrl": f"{self._api}/api/v1/holds/{hold_id}/webhook",
-            }
-            text = jsontext.dumps(body)
-            await store.add(connection, self.channel, str(uuid.uuid4()), hold_id, text)
+    async def _details(self, connection: AsyncConnection, hold: Any) -> dict[str, Any]:
+        return {
+            "dashboardUrl": f"{self._dashboard}/holds/{hold['id']}",
+            "decisionUrl": f"{self._api}/api/v1/holds/{hold['id']}/webhook",
+        }
 
 
 def _read_decision(body: bytes) -> SignedHoldDecision:
