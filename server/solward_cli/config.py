@@ -51,6 +51,7 @@ def serving_problems(settings: Settings) -> Iterator[str]:
         settings.check_shared_ledger,
         lambda: settings.approval_webhook,
         lambda: settings.alert_webhook,
+        lambda: settings.approval_chats,
         lambda: database_file(settings.database_url, settings.solward_home),
     ):
         try:

@@ -246,9 +246,7 @@ class People:
 
     def receiver(self, address: str) -> str:
         """Return the whole address after its name, or after a warning if it resembles another."""
-        name, taken = self.book.called.get(address), self.book.find_lookalike(address)
-        if name is None and taken is not None:
-            name = f"NOT {taken.name}, it only looks alike"
+        name = self.book.label(address)
         return address if name is None else f"{name}, {address}"
 
     def describe(self, address: str) -> str:

@@ -29,6 +29,8 @@ GIVEN = {
     "KEYSTORE_PASSPHRASE": "canary passphrase of the keystore",
     "APPROVAL_WEBHOOK_URL": "http://127.0.0.1:9/canary-approval-url",
     "APPROVAL_WEBHOOK_SECRET": "canary-approval-secret-of-32-bytes-or-more",
+    "APPROVAL_SLACK_TOKEN": "xoxb-canary-of-slack",
+    "APPROVAL_TELEGRAM_TOKEN": "1234:canary-of-telegram-of-20-and-more",
     "ALERT_WEBHOOK_URL": "http://127.0.0.1:9/canary-alert-url",
     "ALERT_WEBHOOK_SECRET": "canary-alert-secret-of-32-bytes-or-more",
 }
@@ -72,6 +74,8 @@ def test_no_child_has_a_secret_but_the_dashboard_its_own(tmp_path: Path) -> None
             tmp_path / "s" / "home",
             **secrets_given(),
             **UNRELATED,
+            APPROVAL_SLACK_CHANNEL="C0123456789",
+            APPROVAL_TELEGRAM_CHAT="-1001",
             SOLWARD_PLUGINS="*",
             MODELS_FOLDER=str(default_models_folder()),
             DEFAULT_LLM_PROVIDER="openai",

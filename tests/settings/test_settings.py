@@ -176,6 +176,11 @@ def test_other_programs_lines_are_left_to_them(
         ("APPROVAL_WEBHOOK_URL", "ftp://a", "APPROVAL_WEBHOOK_URL: expected an http:"),
         ("APPROVAL_WEBHOOK_URL", "https://a/#b", "APPROVAL_WEBHOOK_URL: expected an addre"),
         ("APPROVAL_WEBHOOK_SECRET", "x" * 31, "APPROVAL_WEBHOOK_SECRET: expected at least 32 b"),
+        ("APPROVAL_SLACK_TOKEN", "xoxp-12345678", "APPROVAL_SLACK_TOKEN: expected the token"),
+        ("APPROVAL_SLACK_CHANNEL", "#general", "APPROVAL_SLACK_CHANNEL: expected the id"),
+        ("APPROVAL_TELEGRAM_TOKEN", "bot1:abc", "APPROVAL_TELEGRAM_TOKEN: expected the token"),
+        ("APPROVAL_TELEGRAM_TOKEN", f"1234:{'a' * 20}/..", "APPROVAL_TELEGRAM_TOKEN: expected"),
+        ("APPROVAL_TELEGRAM_CHAT", "alice", "APPROVAL_TELEGRAM_CHAT: expected the id"),
         ("DASHBOARD_URL", "javascript:alert(1)", "DASHBOARD_URL: expected an http://"),
         ("LOCALNET_SLOTS_PER_EPOCH", "8", "LOCALNET_SLOTS_PER_EPOCH: Input should be greater"),
         ("LOCALNET_RENT_PER_BYTE", "0", "LOCALNET_RENT_PER_BYTE: Input should be greater"),
@@ -425,6 +430,31 @@ def test_the_approvals_webhook_needs_its_address_and_its_secret(name: str) -> No
         assert Settings(**{name: both[name]}).approval_webhook
 
 
+SLACK = {"approval_slack_token": f"xoxb-{LONG}", "approval_slack_channel": "C0123456789"}
+TELEGRAM = {"approval_telegram_token": f"1234:{LONG}", "approval_telegram_chat": "-1001"}
+
+
+def test_a_chat_needs_its_token_and_its_id() -> None:
+    assert Settings().approval_chats == {}
+    assert Settings(**SLACK, **TELEGRAM).approval_chats == {
+        "slack": tuple(SLACK.values()), "telegram": tuple(TELEGRAM.values()),
+    }  # fmt: skip
+    for both in (SLACK, TELEGRAM):
+        for name, value in both.items():
+            with pytest.raises(ConfigError, match=r"set both APPROVAL_\w+ and APPROVAL_\w+, or"):
+                assert Settings(**{name: value}).approval_chats
+
+
+def test_a_strangers_env_file_sends_no_message_to_a_chat_of_his(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("APPROVAL_TELEGRAM_CHAT=666\n")
+    monkeypatch.setenv("APPROVAL_TELEGRAM_TOKEN", TELEGRAM["approval_telegram_token"])
+    with pytest.raises(ConfigError, match="APPROVAL_TELEGRAM_CHAT is set in"):
+        assert Settings().approval_chats
+
+
 def test_people_open_the_dashboard_where_it_listens_unless_another_address_is_given() -> None:
     assert Settings(dashboard_host="0.0.0.0").dashboard_address == "http://127.0.0.1:3000"
     given = Settings(dashboard_url="https://approve.example/")
@@ -443,6 +473,8 @@ SECRETS = {
     "DATABASE_URL": f"postgresql://solward:{CANARY}@db.example/solward",
     "APPROVAL_WEBHOOK_URL": f"https://user:{CANARY}@hook.example/{CANARY}?token={CANARY}",
     "APPROVAL_WEBHOOK_SECRET": CANARY,
+    "APPROVAL_SLACK_TOKEN": f"xoxb-{CANARY}",
+    "APPROVAL_TELEGRAM_TOKEN": f"1234:{CANARY}",
 }
 
 

@@ -56,6 +56,6 @@ async def day_ends(database: Database) -> None:
 def webhook_process(
     kind: str, home: Path, url: str, secret: str, what: str
 ) -> subprocess.Popen[bytes]:
-    """A process that tells or sends by the webhook of `approvals` or `alerts`; see the script."""
+    """A process that tells or sends by a webhook or to a chat; see the script."""
     script = Path(__file__).with_name("scripts") / "webhook.py"
     return subprocess.Popen([sys.executable, str(script), kind, str(home), url, secret, what])

@@ -526,6 +526,7 @@ holds = _table(
     Column("trace", Text),
     Index(None, "wallet_id", "seq"),
     Index(None, "principal", "seq"),
+    Index(None, "transaction_id"),
     # Few holds are open at a time, so this index stays small.
     _index_where("state IN ('held', 'approved')", "uq_holds_open", "digest", unique=True),
 )
@@ -652,7 +653,7 @@ memory = _table(
 webhook_deliveries = _table(
     "webhook_deliveries",
     Column("id", Text, primary_key=True),
-    Column("channel", Text, nullable=False, server_default="approvals"),  # or: alerts
+    Column("channel", Text, nullable=False, server_default="approvals"),  # of deliveries.Channel
     Column("subject", Text, nullable=False),  # a hold; its newer deliveries supersede older ones
     Column("body", Text, nullable=False),  # JSON, as it is signed
     Column("created_ms", BigInteger, nullable=False),

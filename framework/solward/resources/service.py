@@ -28,7 +28,7 @@ from solward.resources.shared import LIMIT, Example
 
 # The API has some of these numbers under two names.
 _AGENTS = ("total", "running", "totalAgents", "runningAgents", "stoppedAgents", "idleAgents")
-_WEBHOOKS = ("approvals", "alerts")
+_WEBHOOKS = ("approvals", "alerts", "slack", "telegram")
 _WEBHOOK = Choice(
     "`failing` while its receiver does not accept deliveries; absent if the webhook is not set.",
     options=("ok", "failing"),
@@ -69,7 +69,7 @@ class Health(Answer):
     )
     webhooks: Mapping[str, str] | None = declared(
         Shape(
-            "Each webhook's state, if any webhook is set.",
+            "The state of each webhook and chat that is set.",
             form=response_object(dict.fromkeys(_WEBHOOKS, _WEBHOOK), optional=_WEBHOOKS),
         ),
         default=None,

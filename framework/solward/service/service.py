@@ -29,6 +29,8 @@ from solward.database.ledger_network import bind_network, check_network
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import plugin_hosts, shared_zygote
 from solward.notify.alerts import AlertWebhook, Watch
+from solward.notify.chats import HoldMessages, chats_of
+from solward.notify.deliveries import Pace
 from solward.notify.webhook import Webhook
 from solward.operations.approvals import Approvals, sweeping
 from solward.operations.key_callers import KeyCallers
@@ -117,6 +119,7 @@ class Solward:
     localnet: Localnet | None
     webhook: Webhook | None
     alert_webhook: AlertWebhook | None
+    hold_messages: Sequence[HoldMessages]
 
     @classmethod
     @asynccontextmanager
@@ -309,6 +312,12 @@ class Solward:
             if webhook is not None:
                 # Deliveries start before the first hold can be made.
                 await stack.enter_async_context(webhook.delivering())
+            url = settings.dashboard_address if settings.dashboard_url else ""
+            messages = [
+                HoldMessages(database, chat, tokens, url, Pace()) for chat in chats_of(settings)
+            ]
+            for each in messages:
+                await stack.enter_async_context(each.delivering())
             alert_webhook = AlertWebhook.from_settings(database, settings)
             if alert_webhook is not None:
                 await stack.enter_async_context(alert_webhook.delivering())
@@ -373,6 +382,7 @@ class Solward:
                 localnet=cluster.localnet,
                 webhook=webhook,
                 alert_webhook=alert_webhook,
+                hold_messages=messages,
             )
 
 

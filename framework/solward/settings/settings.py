@@ -253,6 +253,23 @@ def _check_secret_length(value: SecretStr) -> SecretStr:
     return value
 
 
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    def check(value: SecretStr | str) -> SecretStr | str:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if re.fullmatch(pattern, text) is None:
+            # The value is not quoted, because it may be a token.
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return unless_none(check)
+
+
+_SLACK_TOKEN = _matching("xoxb-[A-Za-z0-9-]{8,250}", "the token of a bot, such as xoxb-12-34-ab")
+_SLACK_CHANNEL = _matching("[CDGU][A-Z0-9]{7,20}", "the id of a channel, such as C0123456789")
+_TELEGRAM_TOKEN = _matching("[0-9]{3,20}:[A-Za-z0-9_-]{20,99}", "the token of a bot: 1234:ABCD...")
+_TELEGRAM_CHAT = _matching("-?[0-9]{1,19}|@[A-Za-z0-9_]{4,40}", "the id of a chat, such as -1001")
+
+
 def _full_path(value: Path) -> Path:
     return value.expanduser().absolute()
 
@@ -425,6 +442,12 @@ class Settings(AccessSettings, VendorSettings):
     # Receivers put tokens into their URLs, so the whole URL is secret.
     approval_webhook_url: Receiver = None
     approval_webhook_secret: SigningSecret = None
+
+    # The bots that send messages about holds.
+    approval_slack_token: Annotated[SecretStr | None, _SLACK_TOKEN] = None
+    approval_slack_channel: Annotated[str | None, _SLACK_CHANNEL] = None
+    approval_telegram_token: Annotated[SecretStr | None, _TELEGRAM_TOKEN] = None
+    approval_telegram_chat: Annotated[str | None, _TELEGRAM_CHAT] = None
 
     alert_webhook_url: Receiver = None
     alert_webhook_secret: SigningSecret = None
@@ -649,7 +672,23 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: only one of the two is set.
         """
-        return self._read_webhook("approval")
+        return self._read_pair("approval_webhook_url", "approval_webhook_secret")
+
+    @property
+    def approval_chats(self) -> dict[str, tuple[str, str]]:
+        """`slack` and `telegram`, if set -> the bot's token, a secret, and the chat for holds.
+
+        Raises:
+            ConfigError: only one of the two is set, or a .env sets the chat alone.
+        """
+        found = {}
+        for name, to in (("slack", "channel"), ("telegram", "chat")):
+            token, to = f"approval_{name}_token", f"approval_{name}_{to}"
+            pair = self._read_pair(token, to)
+            if pair is not None:
+                self._check_redirected(token, (to,))
+                found[name] = pair
+        return found
 
     @property
     def alert_webhook(self) -> tuple[str, str] | None:
@@ -658,7 +697,7 @@ class Settings(AccessSettings, VendorSettings):
         Raises:
             ConfigError: only one of the two is set, or the approvals' webhook has the same secret.
         """
-        found = self._read_webhook("alert")
+        found = self._read_pair("alert_webhook_url", "alert_webhook_secret")
         if found is not None and self.alert_webhook_secret == self.approval_webhook_secret:
             raise ConfigError(
                 "ALERT_WEBHOOK_SECRET: expected another secret than APPROVAL_WEBHOOK_SECRET, with"
@@ -666,14 +705,13 @@ class Settings(AccessSettings, VendorSettings):
             )
         return found
 
-    def _read_webhook(self, name: str) -> tuple[str, str] | None:
-        fields = f"{name}_webhook_url", f"{name}_webhook_secret"
-        url, secret = (getattr(self, each) for each in fields)
-        if url is not None and secret is not None:
-            return url.get_secret_value(), secret.get_secret_value()
-        if url is secret:
+    def _read_pair(self, first: str, second: str) -> tuple[str, str] | None:
+        one, two = map(self._read_variable, (first, second))
+        if one is not None and two is not None:
+            return one, two
+        if one is two:
             return None
-        raise ConfigError(f"set both {fields[0].upper()} and {fields[1].upper()}, or neither")
+        raise ConfigError(f"set both {first.upper()} and {second.upper()}, or neither")
 
     @property
     def max_lamports_per_transaction(self) -> int:

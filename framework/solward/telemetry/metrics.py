@@ -193,8 +193,8 @@ GRANTS_NEAR_END = _gauge(
 )
 WEBHOOK_DELIVERIES = _counter(
     "webhook_deliveries",
-    "Delivery tries of the webhook `approvals` or `alerts`: `delivered`, `failed` (tried again) or"
-    " `given_up`.",
+    "Delivery tries to `approvals`, `alerts`, `slack` or `telegram`: `delivered`, `failed` (tried"
+    " again) or `given_up`.",
     "webhook",
     "outcome",
 )

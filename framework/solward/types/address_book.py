@@ -129,6 +129,12 @@ class AddressBook:
         other = None if address in self.called else self.ends.get(_end_characters(address))
         return None if other is None else KnownAddress(other, self.called[other])
 
+    def label(self, address: str) -> str | None:
+        """Return an address's name, or a warning if it resembles a known address; else None."""
+        taken = self.find_lookalike(address)
+        warning = None if taken is None else f"NOT {taken.name}, it only looks alike"
+        return self.called.get(address, warning)
+
 
 def _end_characters(address: str) -> str:
     return f"{address[:SHOWN]}{address[-SHOWN:]}".casefold()

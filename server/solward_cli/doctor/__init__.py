@@ -34,6 +34,7 @@ CHECKS: Final[dict[str, Check]] = {
     "venue": ledger.venue,
     "prices": ledger.prices,
     "models": ledger.models,
+    "chats": ledger.chats,
     "limits": home.limits,
 }
 """The checks by name, in the order in which a server is set up."""
@@ -57,8 +58,8 @@ def doctor(checks: tuple[str, ...], as_json: bool, folder: Path | None) -> None:
     """Check everything the service needs, and say how to mend what would not work.
 
     Without CHECK, all of them: settings, database, keystore, machine, plugins, rpc, clock, funds,
-    venue, prices, models, limits. Nothing is sent or changed; the service may be running. Language
-    models are asked for one word, but only with the check `models` or --record.
+    venue, prices, models, chats, limits. Nothing is sent or changed; the service may be running.
+    Language models are asked for one word, but only with the check `models` or --record.
 
     Exits with 1 if something would not work.
     """

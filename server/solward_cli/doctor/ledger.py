@@ -1,5 +1,6 @@
-"""Checks of the cluster (`rpc`, `clock`, `funds`, `venue`, `prices`), and of each configured
-language model (`models`), which is asked for one word if the check may spend tokens."""
+"""Checks of the cluster (`rpc`, `clock`, `funds`, `venue`, `prices`), of Slack and Telegram
+(`chats`), and of each configured language model (`models`), which is asked for one word if the
+check may spend tokens."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
+from solward.notify.chats import chats_of, read_answer
+from solward.notify.deliveries import new_client, send
 from solward.operations.payments.pay import answer_wait_s
 from solward.service.cluster import WrongCluster, check_genesis
 from solward.settings.addresses import is_loopback
@@ -81,6 +84,8 @@ _CLOCK_S: Final = (30, 300)
 _SMALL_SWAP: Final = 10_000_000
 _SLIPPAGE_BPS: Final = 100
 _MOST_WALLETS: Final = 10
+_CHAT: Final = "check the token and this machine's network, and invite the bot to the chat"
+_CHAT_S: Final = 10.0
 _FAUCET: Final = "https://faucet.solana.com"
 
 # Tokens of the answer: one word, and the reasoning before it.
@@ -553,3 +558,17 @@ async def _probe_model(subject: Subject, provider: LoadedProvider, model: str) -
     took = time.monotonic() - began
     tokens = "" if answer.usage is None else f", {answer.usage.tokens} tokens"
     return ok(name, f"answered in {took:.1f} s{tokens}")
+
+
+@fail_on_error("Chats", "change the variable named here")
+async def chats(subject: Subject) -> list[Line]:
+    """Check the tokens of Slack and Telegram, without a message."""
+    lines = []
+    async with new_client() as client:
+        for chat in chats_of(subject.settings):
+            failure = await send(client, chat.check(), read_answer, _CHAT_S)
+            line = ok(chat.setting, f"{chat.channel} accepts the token")
+            if failure is not None:
+                line = fail(chat.setting, f"{chat.channel}: {failure.text}", _CHAT)
+            lines.append(line)
+    return lines or [ok("Chats", "no messages about holds to Slack or Telegram")]

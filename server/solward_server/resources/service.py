@@ -52,7 +52,8 @@ async def _statistics(context: RouteContext) -> dict[str, int] | None:
 async def _webhooks(context: RouteContext) -> dict[str, str]:
     """Return each webhook's state: `ok`, or `failing` while its receiver refuses messages."""
     service = context.service
-    senders = [each for each in (service.webhook, service.alert_webhook) if each is not None]
+    webhooks = (service.webhook, service.alert_webhook, *service.hold_messages)
+    senders = [each for each in webhooks if each is not None]
     if not senders:
         return {}
     try:

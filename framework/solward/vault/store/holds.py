@@ -83,6 +83,7 @@ _SELECT = select(*COLUMNS)
 _BY_ID = Prepared(_SELECT.where(holds.c.id == bindparam("b_id")))
 _BY_ACTION = Prepared(_SELECT.where(holds.c.action_key == bindparam("b_key")))
 _BY_DIGEST = Prepared(_SELECT.where(OPEN, holds.c.digest == bindparam("b_digest")))
+_BY_TRANSACTION = Prepared(_SELECT.where(holds.c.transaction_id == bindparam("b_id")))
 _COUNT_OPEN = Prepared(
     select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
 )
@@ -186,6 +187,11 @@ async def find_by_key(connection: AsyncConnection, scope: str) -> tuple[HoldRow 
         return None, ""
     row = await get(connection, stored.transaction_id.removeprefix(ACTION))
     return row, stored.fingerprint
+
+
+async def by_transaction(connection: AsyncConnection, transaction_id: str) -> HoldRow | None:
+    """Return the hold whose record has this id."""
+    return _hold_row(await _BY_TRANSACTION.first(connection, {"b_id": transaction_id}))
 
 
 async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
