@@ -40,12 +40,12 @@ _DEFAULT_RETRY_S = 5.0
 _BLOCKED = re.compile(r"Transaction blocked by guardrail (\w+): ")
 _EXPORT = "or move the key itself: stop the service and run solward wallet export"
 _ADVICE = {
-    "max_per_tx": f"raise MAX_SOL_PER_TRANSACTION, {_EXPORT}",
-    "daily_limit": "sweep again when the 24 hours are over, raise DAILY_SPENDING_LIMIT_SOL or"
-    f" TOKEN_LIMITS, {_EXPORT}",
+    "max_per_tx": f"raise MAX_SOL_PER_TRANSACTION or the wallet's ceiling, {_EXPORT}",
+    "daily_limit": "sweep again when the 24 hours are over, raise DAILY_SPENDING_LIMIT_SOL,"
+    f" TOKEN_LIMITS or the wallet's ceiling, {_EXPORT}",
     "spending_limit_check": "sweep with the admin secret, or an API key that may spend more",
-    "costs_limit": "sweep again when the 24 hours are over, raise MAX_COSTS_SOL_PER_DAY,"
-    f" {_EXPORT}",
+    "costs_limit": "sweep again when the 24 hours are over, raise MAX_COSTS_SOL_PER_DAY"
+    f" or the wallet's ceiling, {_EXPORT}",
     "blocked_address": "choose another address, or remove this one from BLOCKED_ADDRESSES",
     "freeze": "lift the freeze: solward unfreeze",
 }

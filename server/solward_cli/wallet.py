@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,11 +18,12 @@ from solward.resources import wallets
 from solward.resources.agents import Guardrails
 from solward.resources.declare import fields_of
 from solward.resources.fields import Recipient
+from solward.resources.wallets import ceilings_in_force
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import known_decimals, token_list
 from solward.types.money import SOL_DECIMALS, from_units
 from solward_cli.declared import argument as shown_argument
-from solward_cli.declared import asks, lists, options
+from solward_cli.declared import asks, lists, option_name, options, request_options
 from solward_cli.entrypoint import yes_option
 from solward_cli.keystore import export, import_
 from solward_cli.named import argument
@@ -82,6 +83,34 @@ async def tag(call: ServiceCall, wallet: Wallet, tags: tuple[str, ...]) -> Outpu
     return answer_fields(await call.client.wallets.tag(wallet.id, tags=tags), *_FIELDS)
 
 
+_LIFTED: Final = {option_name(each)[2:]: each.json for each in fields_of(wallets.Ceilings)}
+
+
+@wallet.command()
+@argument("wallet")
+@request_options(wallets.Ceilings)
+@click.option(
+    "--lift",
+    multiple=True,
+    type=click.Choice(_LIFTED),
+    help="Lift a ceiling; may be given more than once.",
+)
+@service_call
+async def ceilings(
+    call: ServiceCall, wallet: Wallet, lift: tuple[str, ...], **values: Any
+) -> Output:
+    """Set or lift ceilings of one wallet, within the service's limits, and show its limits.
+
+    They bind everybody who uses the wallet, also the admin.
+    """
+    given = {each.json: values[each.name] for each in fields_of(wallets.Ceilings)}
+    fields: dict[str, Any] = {name: most for name, most in given.items() if most is not None}
+    fields |= {_LIFTED[each]: None for each in lift}
+    if not fields:
+        raise click.UsageError("Give at least one ceiling to set or lift.")
+    return limits_table(await call.ask(wallets.SET_CEILINGS, wallet.id, fields=fields))
+
+
 def limits_table(report: Mapping[str, Any]) -> Output:
     """Make a table of a wallet's or an agent's limits; a limit that is not set is a dash."""
     limits = {each.label: report[each.json] for each in fields_of(Guardrails)}
@@ -92,6 +121,8 @@ def limits_table(report: Mapping[str, Any]) -> Output:
         cells = [row.get(column) for column in ("limit", "spent", "reserved", "left")]
         rows.append((label, *("-" if each is None else amount(each) for each in cells)))
     parts: list[Output] = [table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")]
+    if own := ceilings_in_force(report):
+        parts.append(plain(f"Ceilings of this wallet: {own}"))
     for of in report.get("grants", ()):
         parts.append(plain(""))
         if not of["grants"]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from solders.pubkey import Pubkey
@@ -42,6 +43,7 @@ from solward.vault.custody import Wallets
 from solward.vault.store import holds, spending
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store.pockets import PocketRow, PocketState
+from solward.vault.store.wallets import list_wallets, set_ceilings
 from solward_server.http.auth import Caller
 from solward_server.resources.credentials import new_admin
 
@@ -197,10 +199,12 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
 
 
 @promise("naming-widens-nothing")
-def test_a_restored_home_has_the_names_and_the_groups_of_the_backup(
+def test_a_restored_home_has_the_names_groups_and_ceilings_of_the_backup(
     tmp_path: Path, home: Path, file: Path
 ) -> None:
-    async def changed(of: Path, names: list[tuple[str, str]], group: list[str]) -> None:
+    async def changed(
+        of: Path, names: list[tuple[str, str]], group: list[str], most: int | None
+    ) -> None:
         database = await Database.open(None, of)
         try:
             # Whoever writes to the audit log has its key.
@@ -208,24 +212,31 @@ def test_a_restored_home_has_the_names_and_the_groups_of_the_backup(
             for address, name in names:
                 await Contacts(database).put(address, name)
             await replace_policy(database, {}, {"vendors": group})
+            async with database.write() as connection:
+                (wallet,) = await list_wallets(connection)
+                await set_ceilings(connection, wallet["id"], {"maxSolPerTransaction": most})
         finally:
             await database.close()
 
-    async def book(of: Path) -> list[tuple[str, str]]:
+    async def book(of: Path) -> list[Any]:
         database = await Database.open(None, of)
         try:
-            return [(each.name, each.address) for each in await Contacts(database).rows()]
+            async with database.read() as connection:
+                (wallet,) = await list_wallets(connection)
+            named = [(each.name, each.address) for each in await Contacts(database).rows()]
+            return [*named, wallet["ceilings"]]
         finally:
             await database.close()
 
     one, other = (str(Pubkey(bytes([each] * 32))) for each in (7, 8))
     home_with_wallets(home, 1)
-    asyncio.run(changed(home, [(one, "Landlord"), (other, "Baker")], [one]))
-    before = [("Baker", other), ("Landlord", one), ("@vendors", one)]
+    asyncio.run(changed(home, [(one, "Landlord"), (other, "Baker")], [one], 5))
+    ceilings = {"maxSolPerTransaction": 5}
+    before = [("Baker", other), ("Landlord", one), ("@vendors", one), ceilings]
     assert asyncio.run(book(home)) == before
     backed_up(home, file)
     # The names change hands, and the group is another: nothing of it is in the backup.
-    asyncio.run(changed(home, [(one, "Host"), (other, "Landlord")], [other]))
+    asyncio.run(changed(home, [(one, "Host"), (other, "Landlord")], [other], None))
     elsewhere = tmp_path / "elsewhere"
     assert solward(elsewhere, "restore", file, typed=ONCE).exit_code == 0
     assert asyncio.run(book(elsewhere)) == before

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.promises import promise
 from tests.support.cli import STRANGER, Live
 
 from solward_cli.service_call import EXIT_HELD
@@ -276,6 +277,23 @@ def test_what_is_refused_when_it_is_judged_again_says_why(live: Live) -> None:
     assert (approved.exit_code, "second check" in approved.stderr) == (1, True)
     for printed in (approved.stdout, live.run("hold", "show", hold)):
         assert re.search(r"^Refused +.*: Invalid API key$", printed, re.MULTILINE), printed
+
+
+@pytest.mark.more
+@promise("wallet-ceilings-bind-everybody")
+def test_ceilings_of_a_wallet_are_set_and_lifted(live: Live) -> None:
+    wallet = live.wallet()
+    given = ("--max-sol-per-transaction", "0.05", "--max-transactions-per-minute", "3")
+    printed = " ".join(live.run("wallet", "ceilings", wallet, *given).split())
+    assert "Ceilings of this wallet: Most SOL in a transaction, Most transactions" in printed
+    refused = live.invoke("wallet", "transfer", wallet, STRANGER, "0.051")
+    assert refused.exit_code == 1
+    assert "(the wallet's ceiling maxSolPerTransaction)" in " ".join(refused.stderr.split())
+    shown = live.json("wallet", "ceilings", wallet, "--lift", "max-sol-per-transaction")
+    assert shown["ceilings"] == {"maxTransactionsPerMinute": 3}
+    above = live.invoke("wallet", "ceilings", wallet, "--max-costs-sol-per-day", "1000000")
+    assert "maxCostsSolPerDay must be at most" in " ".join(above.stderr.split())
+    assert live.invoke("wallet", "ceilings", wallet).exit_code == 2
 
 
 @pytest.mark.more

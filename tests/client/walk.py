@@ -56,6 +56,8 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.wallets.unwrap_sol(wallet.id)).type == "unwrap_sol"
     limits = await client.wallets.limits(wallet.id)
     assert limits["maxSolPerTransaction"] == {"limit": 2}
+    lowered = await client.wallets.set_ceilings(wallet.id, {"maxSolPerTransaction": Decimal("1.5")})
+    assert lowered["maxSolPerTransaction"] == {"limit": Decimal("1.5")}
     assert (await client.wallets.pockets(wallet.id)).pockets == ()
     with pytest.raises(NotFoundError):
         await client.wallets.sweep_pocket(wallet.id, STRANGER)

@@ -53,6 +53,7 @@ ADMIN = {
     "PUT /policy",
     "GET /policy/<id>",
     "PUT /policy/<id>",
+    "PATCH /wallets/<id>/limits",
     "POST /policy/check",
     "POST /policy/read",
     "POST /policy/replay",

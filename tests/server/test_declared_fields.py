@@ -45,7 +45,7 @@ from solward.resources.policy import (
 )
 from solward.resources.schedules import ChangedSchedule, NewSchedule
 from solward.resources.service import Freeze, Unfreeze
-from solward.resources.wallets import ChangedWallet, NewWallet, Sweep
+from solward.resources.wallets import Ceilings, ChangedWallet, NewWallet, Sweep
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
 from solward_cli.agent import agent
@@ -147,6 +147,12 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         WalletRequests.tag,
         wallet.commands["tag"],
         form_of(ChangedWallet),
+    ),
+    Ceilings: (
+        "PATCH /wallets/{walletId}/limits",
+        WalletRequests.set_ceilings,
+        wallet.commands["ceilings"],
+        form_of(Ceilings),
     ),
     Sweep: (
         "POST /wallets/{walletId}/pockets/{pocketId}/sweep",

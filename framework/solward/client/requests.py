@@ -648,6 +648,10 @@ class WalletRequests(RequestMaker):
     async def limits(self, wallet_id: str) -> Raw:
         """Get the service's limits for a wallet, and their use."""
 
+    @asks(wallets.SET_CEILINGS)
+    async def set_ceilings(self, wallet_id: str, fields: Mapping[str, Any]) -> Raw:
+        """Set a wallet's own ceilings; null lifts one."""
+
     @asks(wallets.GET_RECLAIMABLE)
     async def reclaimable(self, wallet_id: str) -> wallets.Reclaimable:
         """List the rent that a wallet's token accounts can give back."""

@@ -157,6 +157,8 @@ wallets = _table(
     Column("wrapped_data_key", LargeBinary, nullable=False),
     Column("sealed_key", LargeBinary, nullable=False),
     Column("created_by", Text),  # a principal; null for older wallets
+    # Name of a ceiling of this wallet's own -> its lamports, or its transactions.
+    Column("ceilings", JSON, nullable=False, server_default="{}"),
     Index(None, "created_by"),
     Index(None, "created_ms", "id"),
     Index(None, "name"),

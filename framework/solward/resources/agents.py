@@ -51,16 +51,16 @@ MEMORY_KEPT: Final = 100
 """The number of newest entries that an agent's memory keeps."""
 _MOST_TOKENS = 10**12
 
-_MAX_SOL = Sol("Maximum SOL in one transaction.", title="Most SOL in a transaction", example=0.5)
-_A_MINUTE = Whole(
+MAX_SOL = Sol("Maximum SOL in one transaction.", title="Most SOL in a transaction", example=0.5)
+A_MINUTE = Whole(
     "Maximum transactions in any 60 seconds.",
     least=1,
     most=1_000_000,
     title="Most transactions in a minute",
     example=5,
 )
-_DAILY_SOL = Sol("Maximum SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
-_DAILY_COSTS = Sol(
+DAILY_SOL = Sol("Maximum SOL in any 24 hours.", title="Most SOL in 24 hours", example=10)
+DAILY_COSTS = Sol(
     "Maximum SOL for fees and rent in any 24 hours; default the wallet's limit.",
     title="Most SOL of fees and rent in 24 hours",
     example=0.02,
@@ -103,10 +103,10 @@ class AgentStatus(StrEnum):
 class Guardrails(Request):
     """An agent's own limits. For each absent field the service's limit applies."""
 
-    max_sol_per_transaction: Decimal | int | None = declared(_MAX_SOL, default=None)
-    max_transactions_per_minute: int | None = declared(_A_MINUTE, default=None)
-    daily_spending_limit_sol: Decimal | int | None = declared(_DAILY_SOL, default=None)
-    max_costs_sol_per_day: Decimal | int | None = declared(_DAILY_COSTS, default=None)
+    max_sol_per_transaction: Decimal | int | None = declared(MAX_SOL, default=None)
+    max_transactions_per_minute: int | None = declared(A_MINUTE, default=None)
+    daily_spending_limit_sol: Decimal | int | None = declared(DAILY_SOL, default=None)
+    max_costs_sol_per_day: Decimal | int | None = declared(DAILY_COSTS, default=None)
 
 
 @resource
@@ -115,11 +115,11 @@ class OwnGuardrails(Answer):
 
     component: ClassVar = "Guardrails"
 
-    max_sol_per_transaction: Decimal = declared(_MAX_SOL)
-    max_transactions_per_minute: int = declared(_A_MINUTE)
-    daily_spending_limit_sol: Decimal = declared(_DAILY_SOL)
+    max_sol_per_transaction: Decimal = declared(MAX_SOL)
+    max_transactions_per_minute: int = declared(A_MINUTE)
+    daily_spending_limit_sol: Decimal = declared(DAILY_SOL)
     max_costs_sol_per_day: Decimal | None = declared(
-        replace(_DAILY_COSTS, example=REQUIRED), default=None
+        replace(DAILY_COSTS, example=REQUIRED), default=None
     )
 
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from solward.resources.declare import Answer, Call, Request, decimal, declared, resource
+from solward.resources.agents import A_MINUTE, DAILY_COSTS, DAILY_SOL, MAX_SOL
+from solward.resources.declare import (
+    Answer,
+    Call,
+    Request,
+    decimal,
+    declared,
+    fields_of,
+    resource,
+)
 from solward.resources.fields import (
     Address,
     Amount,
@@ -54,6 +64,23 @@ class ChangedWallet(Request):
     """A change of a wallet."""
 
     tags: Sequence[str] | None = declared(_TAGS, default=None)
+
+
+@resource
+class Ceilings(Request):
+    """Ceilings of one wallet within the service's limits; null or empty for these limits alone."""
+
+    max_sol_per_transaction: Decimal | int | None = declared(
+        replace(MAX_SOL, zero=True), default=None
+    )
+    max_transactions_per_minute: int | None = declared(A_MINUTE, default=None)
+    daily_spending_limit_sol: Decimal | int | None = declared(
+        replace(DAILY_SOL, zero=True), default=None
+    )
+    max_costs_sol_per_day: Decimal | int | None = declared(
+        replace(DAILY_COSTS, text="Maximum SOL for fees and rent in any 24 hours.", zero=True),
+        default=None,
+    )
 
 
 @resource
@@ -152,7 +179,21 @@ class WalletLimits(Limits):
 
     wallet_id: str = declared(_WALLET)
     frozen: bool = declared(Flag("Whether the wallet or the service is frozen."))
+    ceilings: Mapping[str, Any] = declared(
+        Shape(
+            "The wallet's own ceilings by name; the limits above include those that are smaller.",
+            form=mapping(Number("SOL, or transactions."), ""),
+            example={"maxSolPerTransaction": 0.5},
+        )
+    )
     can_leave: CanLeave = declared(Json("The maximum that anybody but the operator can move."))
+
+
+def ceilings_in_force(report: Mapping[str, Any]) -> str:
+    """Return the labels of a wallet's ceilings that are its limits, from the JSON of its limits."""
+    own = report.get("ceilings", {})
+    in_force = {name for name, most in own.items() if report[name]["limit"] == most}
+    return ", ".join(each.label for each in fields_of(Ceilings) if each.json in in_force)
 
 
 @resource
@@ -297,6 +338,18 @@ GET_LIMITS: Call[Any] = Call(
     WalletLimits,
     name="limits",
     is_raw=True,
+)
+SET_CEILINGS: Call[Any] = Call(
+    "setWalletCeilings",
+    "PATCH /wallets/{wallet_id}/limits",
+    "Set a wallet's own ceilings; null lifts one.",
+    WalletLimits,
+    body=Ceilings,
+    name="set_ceilings",
+    is_raw=True,
+    takes_json=True,
+    about="They bind everybody, also the admin, within the service's limits. Absent fields keep"
+    " their values, and unknown fields are refused.",
 )
 GET_RECLAIMABLE = Call(
     "getReclaimableRent",

@@ -3,7 +3,9 @@ service and one for each wallet."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -11,12 +13,16 @@ from solward.database.database import Database
 from solward.database.plugin_entries import StoreBounds
 from solward.database.tables import switches, wallets
 from solward.plugins import Registry
+from solward.resources.declare import fields_of
+from solward.resources.fields import Sol
+from solward.resources.wallets import Ceilings
 from solward.settings import Settings
 from solward.settings.settings import MAINNET
 from solward.solana.token_list import TokenList
-from solward.types.errors import ConfigError, InvalidRequest
+from solward.types.errors import ConfigError, InvalidRequest, refuse_unknown
+from solward.types.money import format_sol, sol_to_lamports
 from solward.vault.custody import Wallets
-from solward.vault.guardrails.rules import Policy, ScopeLimits
+from solward.vault.guardrails.rules import CEILINGS, Policy, ScopeLimits
 from solward.vault.money.engine import EngineOptions
 from solward.vault.money.judge.prices import Prices
 from solward.vault.store import spending
@@ -31,6 +37,32 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
         daily_tokens=settings.token_limits,
         daily_costs_lamports=settings.max_costs_lamports_per_day,
     )
+
+
+def read_ceilings(body: Mapping[str, Any], limits: ScopeLimits) -> dict[str, int | None]:
+    """Return the changes of a wallet's own ceilings: name -> lamports or transactions, or None for
+    a ceiling that is lifted.
+
+    Args:
+        limits: the limits that the service sets for each wallet.
+
+    Raises:
+        InvalidRequest: a field is unknown, wrong or above the service's limit; names it.
+    """
+    refuse_unknown(body, CEILINGS)
+    asked, changes = Ceilings.of(body), dict[str, int | None]()
+    for each in fields_of(Ceilings):
+        if each.json not in body:
+            continue
+        units, most = getattr(asked, each.name), getattr(limits, CEILINGS[each.json])
+        is_sol = isinstance(each, Sol)
+        if units and is_sol:
+            units = sol_to_lamports(units, each.json)
+        if units is not None and most is not None and units > most:
+            bound = f"{format_sol(most)} SOL" if is_sol else most
+            raise InvalidRequest(f"{each.json} must be at most {bound}, the service's limit")
+        changes[each.json] = None if units is None else int(units)
+    return changes
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:

@@ -162,7 +162,8 @@ async def limits(subject: Subject) -> list[Line]:
     ]
     for row in wallets:
         named = [(who, of) for who, wallet, of in callers if wallet in (None, row["id"])]
-        report = await wallet_grants(database, tokens, row["id"], wallet_limits(settings), named)
+        ceilings = wallet_limits(settings).within(row["ceilings"])
+        report = await wallet_grants(database, tokens, row["id"], ceilings, named)
         sentence = str(report["canLeave"]["sentence"])
         make = ok if "any amount" not in sentence else partial(warn, advice=_UNBOUND)
         lines.append(make(row["name"], sentence))

@@ -54,7 +54,7 @@ _TITLES = {name: each.label for name, each in _DETAILS.items()} | {
 _ADDRESSES = {name for name, each in _DETAILS.items() if isinstance(each, Address)}
 # These details are of payments and pockets, which declare none.
 _ADDRESSES |= {"asset", "pocket"}
-_SCOPE = re.compile(r"\(limit of the (?:API )?(wallet|agent|key)\)$")
+_SCOPE = re.compile(r"\((?:limit of )?the (?:API )?(wallet|agent|key)(?:'s ceiling \w+)?\)$")
 _SETTING = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
 _ROOM = "Ask for less, wait until the 24 hours have room again, or raise the limit."
 # Rule -> what a person can do after its refusal; no person can lift the other built-in rules.

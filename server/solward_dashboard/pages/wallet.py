@@ -32,7 +32,13 @@ from solward.client import (
 from solward.client.wallets import until_done
 from solward.resources.declare import declared_fields, fields_of
 from solward.resources.service import Freeze
-from solward.resources.wallets import ChangedWallet, Pockets, Stakes
+from solward.resources.wallets import (
+    Ceilings,
+    ChangedWallet,
+    Pockets,
+    Stakes,
+    ceilings_in_force,
+)
 from solward.solana.token_list import TokenList, token_list
 from solward.types.errors import SolwardError
 from solward.types.money import format_sol
@@ -138,7 +144,7 @@ def page(wallet_id: str) -> None:
                 balance: sw.LiveContent[tuple[Balance, Mapping[str, str], str]]
                 balance = sw.card_of("Balance", lambda found: holdings(*found))
                 leaving = can_leave_card()
-                limits = sw.card_of("Limits", limit_bars, "limits")
+                limits = limits_card(wallet)
                 sw.at_place(limits.element, "limits")
                 grants = grants_card()
                 pockets: sw.LiveContent[Sequence[Pocket]] = sw.card_of(
@@ -355,6 +361,34 @@ def _show_token(token: TokenBalance, claimed: str, network: str) -> None:
         sw.text(plain(token.amount), "sw-number")
 
 
+def limits_card(wallet: CurrentWallet) -> sw.LiveContent[Mapping[str, Any]]:
+    """Return the card of a wallet's limits, with the button that sets its own ceilings."""
+    with sw.card("Limits", "limits"):
+        limits = sw.LiveContent(limit_bars)
+        with sw.row():
+            more = {"look": sw.SMALL, "needs": sw.POLICY, "testid": "ceilings"}
+            sw.button("Set ceilings", lambda: _set_ceilings(wallet()), icon="tune", **more)
+    return limits
+
+
+async def _set_ceilings(wallet: Wallet) -> None:
+    fields = fields_of(Ceilings)
+    known = (await api().wallets.limits(wallet.id))["ceilings"]
+
+    def form() -> RequestForm:
+        sw.dim("They bind everybody who uses this wallet, also you. Empty: the service's limit.")
+        return RequestForm(fields, known)
+
+    await ask_form(
+        f"Ceilings of {wallet.name}",
+        form,
+        "Save",
+        lambda values: api().wallets.set_ceilings(
+            wallet.id, {each.json: values.get(each.name) for each in fields}
+        ),
+    )
+
+
 def limit_bars(limits: Mapping[str, Any]) -> None:
     """Show the spent, reserved and unused part of each limit of a wallet."""
     minute = limits["maxTransactionsPerMinute"]
@@ -367,6 +401,8 @@ def limit_bars(limits: Mapping[str, Any]) -> None:
     sw.show_limit("Fees and rent in 24 hours", limits["maxCostsSolPerDay"], " SOL")
     for mint, each in limits.get("dailyTokens", {}).items():
         sw.show_limit(f"{short(mint)} in 24 hours", each, " smallest units")
+    if own := ceilings_in_force(limits):
+        sw.dim(f"Ceilings of this wallet: {own}")
 
 
 def _show_pocket(wallet: CurrentWallet, pocket: Pocket) -> None:

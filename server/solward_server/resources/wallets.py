@@ -14,7 +14,7 @@ from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
 from solward.schedules.runs import may_spend
 from solward.service.holdings import Worth
-from solward.service.limits import wallet_limits
+from solward.service.limits import read_ceilings, wallet_limits
 from solward.service.service import Solward
 from solward.types.errors import (
     InvalidRequest,
@@ -28,6 +28,7 @@ from solward.vault.custody import MOST_OF_A_KEY
 from solward.vault.grants.model import USD_DECIMALS
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending
+from solward.vault.store.wallets import ceilings_json, set_ceilings
 from solward_server.http.auth import admin, caller, keyed
 from solward_server.http.body import JSON, list_response, query_of, read_body
 from solward_server.http.errors import SPENDS_NOTHING, Forbidden
@@ -110,6 +111,20 @@ async def limits(context: RouteContext, wallet_id: str) -> dict[str, Any]:
     who = caller()
     shown = None if who.key is None else (who.principal, f"wallet:{wallet_id}")
     return await limits_of(context.service, wallet_id, shown)
+
+
+@routes.serve(
+    calls.SET_CEILINGS,
+    admin(Role.POLICY),
+    {400: "maxSolPerTransaction must be at most 2 SOL, the service's limit"},
+)
+async def change_ceilings(context: RouteContext, wallet_id: str) -> dict[str, Any]:
+    await context.wallet(wallet_id)
+    service = context.service
+    changes = read_ceilings(await read_body(), wallet_limits(service.settings))
+    async with service.database.write() as connection:
+        await set_ceilings(connection, wallet_id, changes)
+    return await limits_of(service, wallet_id)
 
 
 @routes.serve(calls.GET_RECLAIMABLE, keyed(Role.READ), {500: _UNANSWERED})
@@ -202,8 +217,8 @@ def _usd(worth: Worth) -> dict[str, Any]:
 async def limits_of(
     service: Solward, wallet_id: str, shown: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """Return a wallet's limits with their spent and reserved amounts, whether it is frozen, the
-    amounts that its grants still allow, and the maximum that can leave it in a day.
+    """Return a wallet's limits and ceilings with what is spent and reserved, whether it is frozen,
+    the amounts that its grants still allow, and the maximum that can leave it in a day.
 
     Args:
         shown: the principals whose grants, and whose schedules' grants, are included; None for the
@@ -212,8 +227,8 @@ async def limits_of(
     wallet = await service.wallets.get(wallet_id)
     scope = f"wallet:{wallet.id}"
     async with service.database.read() as connection:
-        frozen = await spending.freeze_reason(connection, wallet.id) is not None
-    ceilings = wallet_limits(service.settings)
+        frozen, _, own = await spending.read_binding(connection, wallet.id)
+    ceilings = wallet_limits(service.settings).within(own)
     report = await limits_report(service.database, scope, ceilings)
     callers = [
         (f"agent:{agent.id}", agent.limits) for agent in await service.agents.list(wallet.id)
@@ -240,4 +255,5 @@ async def limits_of(
         keys.alike,
         [each.principal for each in of_keys],
     )
-    return {"walletId": wallet.id, "frozen": frozen} | report | grants
+    state = {"walletId": wallet.id, "frozen": frozen is not None, "ceilings": ceilings_json(own)}
+    return state | report | grants

@@ -279,6 +279,29 @@ def test_tags_are_changed_in_place(shown: Browser, api: httpx.Client, wallet: st
     assert api.get(f"/wallets/{wallet}").json()["tags"] == ["<b>bold</b>"]
 
 
+@promise("wallet-ceilings-bind-everybody")
+def test_ceilings_are_set_shown_and_lifted(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    def own() -> Any:
+        return loads(api.get(f"/wallets/{wallet}/limits").content)["ceilings"]
+
+    shown.press("ceilings")
+    shown.fill("Most SOL in a transaction (optional)", "0")
+    shown.fill("Most SOL in 24 hours (optional)", "11")
+    shown.press("confirm")
+    shown.wait_for("dailySpendingLimitSol must be at most 10 SOL")
+    assert own() == {}
+    shown.fill("Most SOL in 24 hours (optional)", "0.75")
+    shown.press("confirm")
+    shown.wait_for("of 0.75 SOL")
+    shown.wait_for("Ceilings of this wallet: Most SOL in a transaction, Most SOL in 24 hours")
+    assert own() == {"maxSolPerTransaction": 0, "dailySpendingLimitSol": Decimal("0.75")}
+    shown.press("ceilings")
+    shown.fill("Most SOL in a transaction (optional)", "")
+    shown.press("confirm")
+    shown.wait_gone("Most SOL in a transaction")
+    assert own() == {"dailySpendingLimitSol": Decimal("0.75")}
+
+
 def test_an_address_is_copied_and_scanned(shown: Browser, api: httpx.Client, wallet: str) -> None:
     address = _address(api, wallet)
     shown.driver.execute_cdp_cmd(

@@ -156,10 +156,18 @@ CASES = [
         "costs_limit",
         "fees and rent of up to 0.002 SOL are more than the 0.0015 SOL left of the 0.05 SOL "
         "allowed in 24 hours; 0.0485 SOL is spent or reserved; MAX_COSTS_SOL_PER_DAY (or "
-        "maxCostsSolPerDay of the agent or key) sets this limit (limit of the wallet)",
+        "maxCostsSolPerDay of the wallet, agent or key) sets this limit (limit of the wallet)",
         ScopeLimits(daily_costs_lamports=50_000_000),
         ScopeUsage(costs_last_day=48_500_000),
         effects=replace(EFFECTS, outflow=Outflow(0, 0, 2_000_000)),
+    ),
+    Case(
+        "daily_limit",
+        f"1.5 tokens of mint {MINT} are more than the 1 left of the 1 allowed in 24 hours; "
+        "0 are spent or reserved (limit of the wallet)",
+        # Only limits that are a ceiling of the wallet's are called one.
+        ScopeLimits(daily_tokens={MINT: 10**6}).within({"dailySpendingLimitSol": SOL}),
+        intent=replace(INTENT, tokens_out={MINT: 1_500_000}),
     ),
     Case(
         "swap_bounds",

@@ -18,6 +18,7 @@ from solward.database.database import Database
 from solward.database.tables import credentials, wallets
 from solward.types.errors import KeyRevoked
 from solward.vault.store import spending
+from solward.vault.store.wallets import set_ceilings
 
 pytestmark = pytest.mark.more
 
@@ -86,6 +87,25 @@ async def test_a_freeze_is_in_force_when_it_is_answered(database: Database, scop
     assert await late == "stop"
     assert await reserve(database, "w1") == "stop"
     assert await reserve(database, "w2") == ("stop" if scope == "service" else None)
+
+
+@promise("wallet-ceilings-bind-everybody")
+async def test_a_ceiling_is_in_force_when_it_is_answered(database: Database) -> None:
+    async def lower() -> None:
+        async with database.write() as connection:
+            await set_ceilings(connection, "w1", {"maxSolPerTransaction": 5})
+
+    async with database.write() as connection:
+        await spending.lock(connection, "w1")
+        lowering = asyncio.create_task(lower())
+        assert await waits(lowering)
+        assert (await spending.read_binding(connection, "w1")).ceilings == {}
+    await lowering
+    async with database.write() as connection:
+        await spending.lock(connection, "w1")
+        assert (await spending.read_binding(connection, "w1")).ceilings == {
+            "maxSolPerTransaction": 5
+        }
 
 
 async def test_two_freezes_at_once_are_one(database: Database) -> None:

@@ -74,7 +74,7 @@ async def everything(connection: AsyncConnection) -> None:
     """Each statement of a transfer, of a listing and of a restart, once."""
     scopes = ["wallet:w", "agent:a", "key:k"]
     await spending.freeze_reason(connection, "w")
-    await spending.switches_and_version(connection, "w")
+    await spending.read_binding(connection, "w")
     await grants.sets_of(connection, scopes)
     with pytest.raises(TakenOver):
         await spending.lock(connection, "w", ["key:k"], ("a", 1, 1))
@@ -120,7 +120,7 @@ async def everything(connection: AsyncConnection) -> None:
 async def test_no_statement_of_the_money_path_scans(database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(
-            text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00', NULL)")
+            text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00', NULL, '{}')")
         )
     steps = [
         (statement, step)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from solders.pubkey import Pubkey
 
@@ -20,7 +20,7 @@ from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.refusal import Refusal, RefusalNumbers
 
 # The setting that a refusal because of costs tells people to change.
-COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
+COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the wallet, agent or key)"
 RATE_LIMIT: Final = "rate_limit"
 COSTS_RULE: Final = "costs_limit"
 # Violations of a payment's terms. They count even if other transactions landed in between.
@@ -79,12 +79,14 @@ class LimitRule:
         check: the refusal, or None.
         of_keys: True to judge API keys' scopes only, False all other scopes, None every scope.
         needs_effects: skipped if nothing was simulated.
+        ceiling: the wallet's ceiling (`CEILINGS`) that it enforces; empty if there is none.
     """
 
     name: str
     check: Callable[[Intent, TransactionEffects, ScopeLimits, ScopeUsage], Refusal | None]
     of_keys: bool | None = None
     needs_effects: bool = False
+    ceiling: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class PolicyRule:
 def judge(
     intent: Intent,
     effects: TransactionEffects | None,
-    scopes: Sequence[tuple[str, ScopeLimits, ScopeUsage]],
+    scopes: Usages,
     policy: Policy,
 ) -> Verdict:
     """Evaluate the built-in rules in the order of `RULES`.
@@ -129,12 +131,11 @@ def judge(
                     continue
                 refusal = rule.check(intent, seen, limits, usage)
                 if refusal is not None:
-                    whose = "API key" if kind == "key" else kind
                     wait_s = _retry_after_s(usage) if rule.name == RATE_LIMIT else None
                     return Verdict(
                         tuple(applied),
                         rule.name,
-                        f"{refusal.reason} (limit of the {whose})",
+                        f"{refusal.reason} ({_limit_name(rule, kind, limits, refusal)})",
                         retry_after_s=wait_s,
                         numbers=refusal.numbers,
                     )
@@ -143,6 +144,16 @@ def judge(
             if refusal is not None:
                 return Verdict(tuple(applied), rule.name, refusal.reason, numbers=refusal.numbers)
     return Verdict(tuple(applied))
+
+
+def _limit_name(rule: LimitRule, kind: str, limits: ScopeLimits, refusal: Refusal) -> str:
+    """Return whose limit refused; a ceiling of the wallet's own has the name that requests use."""
+    numbers = refusal.numbers
+    # The limit of a token is never a ceiling of the wallet's own.
+    counted = numbers is not None and numbers.unit in (_SOL.name, _TRANSACTIONS)
+    if counted and rule.ceiling in limits.ceilings:
+        return f"the wallet's ceiling {rule.ceiling}"
+    return f"limit of the {'API key' if kind == 'key' else kind}"
 
 
 _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
@@ -211,7 +222,7 @@ def _rate_limit(
     if most is None or usage.tx_last_minute < most:
         return None
     n = RefusalNumbers(
-        used=str(usage.tx_last_minute), limit=str(most), unit="transactions", window="minute"
+        used=str(usage.tx_last_minute), limit=str(most), unit=_TRANSACTIONS, window="minute"
     )
     reason = f"the last {n.window} had {n.used} of the {n.limit} allowed {n.unit}"
     seconds = _retry_after_s(usage)
@@ -458,16 +469,16 @@ def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -
 
 # The rules are evaluated in this order.
 BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
-    LimitRule("max_per_tx", _max_per_tx),
-    LimitRule(RATE_LIMIT, _rate_limit),
-    LimitRule("daily_limit", _daily_limit, of_keys=False),
+    LimitRule("max_per_tx", _max_per_tx, ceiling="maxSolPerTransaction"),
+    LimitRule(RATE_LIMIT, _rate_limit, ceiling="maxTransactionsPerMinute"),
+    LimitRule("daily_limit", _daily_limit, of_keys=False, ceiling="dailySpendingLimitSol"),
     PolicyRule("program_allowlist", _program_allowlist),
     PolicyRule("blocked_address", _blocked_address, needs_effects=False),
     LimitRule("spending_limit_check", _spending_limit_check, of_keys=True),
     PolicyRule("fee_limit", _fee_limit),
     PolicyRule("simulated_effects", _simulated_effects),
     PolicyRule("authority_change", _authority_change),
-    LimitRule(COSTS_RULE, _costs_limit, needs_effects=True),
+    LimitRule(COSTS_RULE, _costs_limit, needs_effects=True, ceiling="maxCostsSolPerDay"),
     PolicyRule("swap_bounds", _swap_bounds),
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)
@@ -507,6 +518,7 @@ class _Unit:
 
 
 _SOL: Final = _Unit("SOL", SOL_DECIMALS)
+_TRANSACTIONS: Final = "transactions"
 
 
 def _token_unit(mint: str, effects: TransactionEffects) -> _Unit:
@@ -524,6 +536,15 @@ def _names_text(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names))) or "none"
 
 
+CEILINGS: Final = {
+    "maxSolPerTransaction": "max_lamports_per_tx",
+    "maxTransactionsPerMinute": "max_tx_per_minute",
+    "dailySpendingLimitSol": "daily_lamports",
+    "maxCostsSolPerDay": "daily_costs_lamports",
+}
+"""Ceiling of a wallet's own, by its name in requests -> the attribute of `ScopeLimits`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeLimits:
     """The limits of one scope (`wallet:<id>`, `agent:<id>`, `key:<id>`); None means no limit.
@@ -534,6 +555,7 @@ class ScopeLimits:
         daily_lamports: maximum lamports in a rolling 24 hours.
         daily_tokens: mint -> maximum units in a rolling 24 hours.
         daily_costs_lamports: maximum lamports of fees and rent in a rolling 24 hours.
+        ceilings: the names of the limits that are the wallet's own ceilings.
     """
 
     max_lamports_per_tx: int | None = None
@@ -541,6 +563,21 @@ class ScopeLimits:
     daily_lamports: int | None = None
     daily_tokens: Mapping[str, int] = field(default_factory=dict)
     daily_costs_lamports: int | None = None
+    ceilings: frozenset[str] = frozenset()
+
+    def within(self, ceilings: Mapping[str, int]) -> ScopeLimits:
+        """Return these limits with a wallet's own ceilings (`CEILINGS`); the smaller one binds.
+
+        Args:
+            ceilings: name -> lamports, or transactions.
+        """
+        own = {}
+        for name, most in ceilings.items():
+            bound = getattr(self, CEILINGS[name])
+            if bound is None or most < bound:
+                own[name] = most
+        limits: dict[str, Any] = {CEILINGS[name]: most for name, most in own.items()}
+        return replace(self, ceilings=frozenset(own), **limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,6 +594,10 @@ class ScopeUsage:
     tokens_last_day: Mapping[str, int] = field(default_factory=dict)
     next_tx_ms: int | None = None
     costs_last_day: int = 0
+
+
+Usages: TypeAlias = Sequence[tuple[str, ScopeLimits, ScopeUsage]]
+"""Scopes, each with its limits and its usage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -52,8 +52,10 @@ _FREEZE_REASON_SELECT = select(func.max(func.coalesce(switches.c.reason, ""))).w
     switches.c.frozen.is_(True),
     switches.c.scope.in_(bindparam("switches", expanding=True)),
 )
-_FREEZE_REASON = Prepared(_FREEZE_REASON_SELECT)
-_SWITCHES = Prepared(select(_FREEZE_REASON_SELECT.scalar_subquery(), VERSION))
+_CEILINGS = select(wallets.c.ceilings).where(wallets.c.id == bindparam("wallet_id"))
+_BINDING = Prepared(
+    select(_FREEZE_REASON_SELECT.scalar_subquery(), VERSION, _CEILINGS.scalar_subquery())
+)
 _LOCK_WALLET = Prepared(
     select(wallets.c.id)
     .where(wallets.c.id == bindparam("wallet_id"))
@@ -153,18 +155,22 @@ async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | No
 
     Call this after `lock` if the answer must still be true when the transaction ends.
     """
-    scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
-    found = await _FREEZE_REASON.scalar(connection, scopes)
-    return None if found is None else str(found)
+    return (await read_binding(connection, wallet_id)).frozen
 
 
-async def switches_and_version(
-    connection: AsyncConnection, wallet_id: str
-) -> tuple[str | None, int]:
-    """Return `freeze_reason` and the version of the grants, in one query."""
-    scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
-    found, version = (await _SWITCHES.all(connection, scopes))[0]
-    return None if found is None else str(found), int(version)
+class Binding(NamedTuple):
+    """`freeze_reason`, the version of the grants, and a wallet's own ceilings."""
+
+    frozen: str | None
+    version: int
+    ceilings: Mapping[str, int]
+
+
+async def read_binding(connection: AsyncConnection, wallet_id: str) -> Binding:
+    """Return what binds a wallet besides limits and grants, in one query."""
+    given = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"], "wallet_id": wallet_id}
+    found, version, ceilings = (await _BINDING.all(connection, given))[0]
+    return Binding(None if found is None else str(found), int(version), ceilings or {})
 
 
 async def set_frozen(

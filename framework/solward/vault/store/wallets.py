@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Select, Text, bindparam, delete, func, insert, select, tuple_, update
@@ -13,8 +14,12 @@ from solward.database.database import lock_exclusive
 from solward.database.prepared import Prepared, Row
 from solward.database.tables import keystore, wallets
 from solward.types.events import EventKind
+from solward.types.money import lamports_to_sol
 
 Fields = dict[str, Any]
+
+# The only ceiling that is no amount of SOL.
+RATE_CEILING = "maxTransactionsPerMinute"
 
 _INSERT = Prepared(insert(wallets))
 _ONE = select(wallets).where(wallets.c.id == bindparam("b_id"))
@@ -66,6 +71,7 @@ _SHOWN = select(
     wallets.c.tags,
     wallets.c.created_ms,
     wallets.c.created_by,
+    wallets.c.ceilings,
 )
 _LISTED = _SHOWN.limit(bindparam("b_limit"))
 _PLACE = tuple_(wallets.c.created_ms, wallets.c.id)
@@ -108,15 +114,55 @@ async def newest_wallets(
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:
     """Replace a wallet's tags, and record an event if the tags change."""
+    await _change(connection, wallet_id, "tags", lambda _: list(tags), list)
+
+
+async def set_ceilings(
+    connection: AsyncConnection, wallet_id: str, changes: Mapping[str, int | None]
+) -> None:
+    """Set a wallet's own ceilings, or lift those that are None, and record an event if any changes.
+
+    This waits for reservations that were judged by the old ceilings. Every reservation after this
+    commit is judged by the new ones.
+
+    Args:
+        changes: name -> lamports, or transactions.
+    """
+
+    def changed(now: Mapping[str, int]) -> dict[str, int]:
+        whole = {**now, **changes}
+        return {name: units for name, units in whole.items() if units is not None}
+
+    await _change(connection, wallet_id, "ceilings", changed, ceilings_json)
+
+
+def ceilings_json(ceilings: Mapping[str, int]) -> dict[str, Decimal | int]:
+    """Return stored ceilings as the API has them, with amounts in SOL."""
+    return {
+        name: units if name == RATE_CEILING else lamports_to_sol(units)
+        for name, units in ceilings.items()
+    }
+
+
+async def _change(
+    connection: AsyncConnection,
+    wallet_id: str,
+    column: str,
+    changed: Callable[[Any], Any],
+    shown: Callable[[Any], Any],
+) -> None:
+    """Change one column of a wallet by its value, and record an event if the value changes.
+
+    Args:
+        shown: returns a value as the event has it.
+    """
     statement = select(wallets).where(wallets.c.id == wallet_id).with_for_update()
     row = (await connection.execute(statement)).mappings().first()
-    if row is None or list(tags) == row["tags"]:
+    if row is None or (new := changed(row[column])) == row[column]:
         return
-    before, after = {"tags": row["tags"]}, {"tags": list(tags)}
+    before, after = {column: shown(row[column])}, {column: shown(new)}
     record_act(connection, EventKind.WALLET_CHANGED, _wallet_subject(dict(row)), before, after)
-    await connection.execute(
-        update(wallets).where(wallets.c.id == wallet_id).values(tags=list(tags))
-    )
+    await connection.execute(update(wallets).where(wallets.c.id == wallet_id).values({column: new}))
 
 
 async def wallets_under(

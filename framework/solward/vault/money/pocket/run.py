@@ -420,13 +420,12 @@ class PocketRuns:
     ) -> bool:
         """Sweep the pocket until nothing is left in it; return whether it is empty."""
         row = await self._with_opened_mints(record, row)
-        limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
             lamports, held = await self._contents(row)
             if not lamports and not held:
                 return True
             async with self._database.read() as connection:
-                room = await self._cost_room(connection, limits)
+                room = await self._cost_room(connection, record.wallet_id, limits)
             attempt = await self._sign_sweep(record, wallet, row, lamports, held, room)
             refused = await self._write_ahead(record, attempt, limits=limits)
             if refused == _NO_ROOM:
@@ -559,8 +558,12 @@ class PocketRuns:
                 return costly
         return return_instructions(wallet, pocket, lamports, accounts, there)
 
-    async def _cost_room(self, connection: AsyncConnection, limits: Limits) -> int | None:
-        """Return the lamports that the cost ceilings leave; None without a ceiling."""
+    async def _cost_room(
+        self, connection: AsyncConnection, wallet_id: str, limits: Limits
+    ) -> int | None:
+        """Return the lamports that the wallet's and other cost ceilings leave; None without one."""
+        ceilings = (await spending.read_binding(connection, wallet_id)).ceilings
+        limits = ((f"wallet:{wallet_id}", self._wallet_limits.within(ceilings)), *limits)
         now = (await self._database.moment(connection)).window_ms
         used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
         rooms = [
@@ -581,7 +584,7 @@ class PocketRuns:
 
         Args:
             actor: the requester; None for a sweep, which no freeze or revoked key stops.
-            limits: limits with the cost ceilings that a sweep's priority fee may not exceed.
+            limits: the requester's, with cost ceilings that a sweep's priority fee may not exceed.
         """
         try:
             async with self._database.write() as connection:
@@ -594,7 +597,7 @@ class PocketRuns:
                     # A sweep's cost counts before it is sent, as any cost. The required part is
                     # never refused, but a priority fee must fit.
                     await spending.lock_wallet(connection, record.wallet_id)
-                    room = await self._cost_room(connection, limits)
+                    room = await self._cost_room(connection, record.wallet_id, limits)
                     if attempt.spent.unit_price and room is not None and attempt.max_debit > room:
                         return _NO_ROOM
                     await spending.add_costs(connection, record.id, attempt.max_debit)

@@ -30,7 +30,7 @@ from solward.types.record import (
 )
 from solward.types.site import SITE
 from solward.vault.grants.sentences import fixed_details, hold_sentence
-from solward.vault.guardrails.rules import ScopeUsage, Verdict
+from solward.vault.guardrails.rules import Usages, Verdict
 from solward.vault.money.judge.grant_case import VENUE, addresses, is_to_pocket
 from solward.vault.money.judge.granting import GrantJudge, GrantRuling, Question, names_of
 from solward.vault.money.plugin_entries import REMEMBER, entries_to_json
@@ -51,7 +51,7 @@ class Judgement:
     """The judgement of a transaction by rules and grants, with its time and each scope's usage.
 
     Attributes:
-        usages: empty if a switch or an earlier refusal decided.
+        usages: scopes with limits and usage; empty if a switch or an earlier refusal decided.
         granted: the verdict of grants; None if the bytes do not bound the outflow.
         error: why the transaction fails although no rule refuses it.
         approval: the hold whose approval the transaction uses.
@@ -60,7 +60,7 @@ class Judgement:
 
     verdict: Verdict
     now: Moment
-    usages: Mapping[str, ScopeUsage]
+    usages: Usages
     granted: GrantRuling | None = None
     error: str | None = None
     approval: HoldRow | None = None

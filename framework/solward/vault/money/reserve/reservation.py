@@ -42,6 +42,7 @@ from solward.vault.guardrails.rules import (
     Policy,
     ScopeLimits,
     ScopeUsage,
+    Usages,
     Verdict,
     counted_costs,
     counted_lamports,
@@ -79,6 +80,7 @@ from solward.vault.store.attempts import Settlement
 from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.payments import PaymentRow
 from solward.vault.store.pockets import PocketRow, PocketState
+from solward.vault.store.spending import Binding
 
 # The rule that a record's `guardrailsApplied` names if a payment's terms refused it.
 PAYMENT_RULE = "simulated_effects"
@@ -102,7 +104,7 @@ Prices = Mapping[str, AssetPrice]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, with the limits by which it was judged and the reserved amounts.
+    """A judged record, with the scopes in which it counts and the reserved amounts.
 
     Attributes:
         held_lamports: the reserved debit.
@@ -112,7 +114,7 @@ class Reservation:
     """
 
     record: TransactionRecord
-    scopes: tuple[tuple[str, ScopeLimits], ...]
+    scopes: tuple[str, ...]
     held_lamports: int
     units: Mapping[str, int] = field(default_factory=dict)
     approved: bool = False
@@ -206,18 +208,15 @@ def _is_refused_for_now(judged: Judgement, actor: Actor) -> bool:
     return passes
 
 
-def _check_bid(
-    judged: Judgement, question: Question, scopes: Sequence[tuple[str, ScopeLimits]]
-) -> None:
+def _check_bid(judged: Judgement, question: Question) -> None:
     """Raise `BidTooHigh` if only the costs exceed a limit, and would not with a lower bid."""
     excess, rule, granted = 0, judged.verdict.rule, judged.granted
     if rule == COSTS_RULE and question.effects is not None:
         costs = counted_costs(question.effects)
         excess = max(
             costs + usage.costs_last_day - limits.daily_costs_lamports
-            for scope, limits in scopes
+            for _, limits, usage in judged.usages
             if limits.daily_costs_lamports is not None
-            and (usage := judged.usages.get(scope)) is not None
         )
     elif rule == GRANTS_RULE and granted is not None:
         finding = granted.decision.refused
@@ -416,7 +415,6 @@ class Reserver:
         actor, intent, pocket = question.actor, question.intent, question.pocket
         effects = question.effects
         assert effects is not None
-        scopes = self._scopes(question)
         landed_slot = 0
         async with self._mark_alerts() as is_first, self._database.write() as connection:
             if answer.rules is not self._plugin_rules:
@@ -446,6 +444,7 @@ class Reserver:
             else:
                 await claim_key(connection, actor, judged.held, now)
             units: dict[str, int] = {}
+            scopes = tuple(scope for scope, _, _ in judged.usages)
             if judged.is_allowed:
                 if row is not None:
                     row = replace(row, created_ms=stored.created_ms)
@@ -459,12 +458,12 @@ class Reserver:
                 await spending.reserve(
                     connection,
                     record.id,
-                    [scope for scope, _ in scopes],
+                    scopes,
                     units,
                     now.reserved_ms,
                     _single_scope_units(actor, judged.granted, units),
                 )
-                for key, alert, said in self._near_limit_alerts(judged, scopes, units):
+                for key, alert, said in self._near_limit_alerts(judged, units):
                     if is_first(key, now.database_ms):
                         alerts.raise_alert(connection, alert, stored, actor.trace, **said)
             if judged.is_allowed or judged.held is not None:
@@ -560,7 +559,7 @@ class Reserver:
         Raises:
             PermissionError: the bytes cost more than was reserved, or break a rule.
         """
-        limits = [(scope, ScopeLimits(), ScopeUsage()) for scope, _ in reservation.scopes]
+        limits = [(scope, ScopeLimits(), ScopeUsage()) for scope in reservation.scopes]
         verdict = judge(intent, effects, limits, self._policy)
         verdict = await self._plugin_rules.judge(verdict, intent, effects)
         if effects is None or not verdict.allowed:
@@ -573,14 +572,15 @@ class Reserver:
             # An added memo costs no lamports, so the ledger's answers must have changed meanwhile.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
-    def _scopes(self, question: Question) -> tuple[tuple[str, ScopeLimits], ...]:
-        wallet_id = question.wallet_id
+    def _scopes(
+        self, question: Question, ceilings: Mapping[str, int]
+    ) -> tuple[tuple[str, ScopeLimits], ...]:
+        wallet_id, limits = question.wallet_id, self._wallet_limits.within(ceilings)
+        own = f"wallet:{wallet_id}", limits
         if question.intent.type == TransactionType.AIRDROP:
             # The faucet pays, so airdrops must not use up the wallet's own rate.
-            most = self._wallet_limits.max_tx_per_minute
-            own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=most)
-        else:
-            own = f"wallet:{wallet_id}", self._wallet_limits
+            most, named = limits.max_tx_per_minute, limits.ceilings
+            own = f"faucet:{wallet_id}", ScopeLimits(max_tx_per_minute=most, ceilings=named)
         return own, *question.actor.limits
 
     async def _lock(self, connection: AsyncConnection, question: Question) -> None:
@@ -617,23 +617,23 @@ class Reserver:
             BidTooHigh: a lower fee bid would fit.
             PricesMissing: read the missing prices, and judge again.
         """
-        frozen, version = await spending.switches_and_version(connection, question.wallet_id)
+        binding = await spending.read_binding(connection, question.wallet_id)
         # The time is read under the lock, so that records and windows are in the judgements' order.
         now = await self._database.moment(connection)
         verdict = None if answer is None else answer.verdict
         stands = verdict is not None and not verdict.allowed
-        usages: Mapping[str, ScopeUsage] = {}
+        usages: Usages = ()
         if verdict is None or verdict.allowed:
-            verdict, usages = await self._judge_built_in(connection, question, frozen, now)
+            verdict, usages = await self._judge_built_in(connection, question, binding, now)
         is_refused = verdict.rule not in (None, GRANTS_RULE)
         granted = await self._granting.judge(
-            connection, question, version, now, prices, is_refused=is_refused
+            connection, question, binding.version, now, prices, is_refused=is_refused
         )
         if granted is not None:
             verdict = granted.add_to_verdict(verdict)
         judged = Judgement(verdict, now, usages, granted)
         if not stands:
-            _check_bid(judged, question, self._scopes(question))
+            _check_bid(judged, question)
         if answer is None or not verdict.allowed:
             return judged
         applied = verdict.applied + answer.rules.names
@@ -641,16 +641,12 @@ class Reserver:
         return replace(judged, verdict=replace(verdict, applied=applied, hold=hold))
 
     def _near_limit_alerts(
-        self,
-        judged: Judgement,
-        scopes: tuple[tuple[str, ScopeLimits], ...],
-        units: Mapping[str, int],
+        self, judged: Judgement, units: Mapping[str, int]
     ) -> Iterator[tuple[str, Alert, dict[str, Any]]]:
         """Yield the key, the alert and its fields for each cost ceiling, daily SOL limit and grant
         that a reservation of `units` brings near its end."""
         costs, lamports = units.get(spending.COSTS_ASSET, 0), units[spending.SOL_ASSET]
-        for scope, limits in scopes:
-            usage = judged.usages[scope]
+        for scope, limits, usage in judged.usages:
             total = usage.costs_last_day + costs
             if costs and alerts.is_near_ceiling(total, limits.daily_costs_lamports):
                 yield scope, Alert.COSTS_NEAR_CEILING, {"scope": scope}
@@ -685,17 +681,18 @@ class Reserver:
             raise
 
     async def _judge_built_in(
-        self, connection: AsyncConnection, question: Question, frozen: str | None, now: Moment
-    ) -> tuple[Verdict, dict[str, ScopeUsage]]:
+        self, connection: AsyncConnection, question: Question, binding: Binding, now: Moment
+    ) -> tuple[Verdict, Usages]:
         """Return the built-in rules' verdict, and each scope's usage if limits were judged."""
+        frozen = binding.frozen
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
-            return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
+            return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), ()
         behind = f"the ledger's time, {now.behind_ms // 1000} s behind the database's clock"
         if now.behind_ms > MOST_BEHIND_MS and question.effects is not None:
             reason = f"the limits' windows end at {behind}; a day is the maximum"
-            return Verdict((CLOCK_RULE,), CLOCK_RULE, reason), {}
-        window_ms, scopes = now.window_ms, self._scopes(question)
+            return Verdict((CLOCK_RULE,), CLOCK_RULE, reason), ()
+        window_ms, scopes = now.window_ms, self._scopes(question, binding.ceilings)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
         used = await spending.usage(connection, [scope for scope, _ in scopes], assets, window_ms)
         judged: list[tuple[str, ScopeLimits, ScopeUsage]] = []
@@ -712,7 +709,7 @@ class Reserver:
         verdict = judge(question.intent, question.effects, judged, self._policy)
         if now.behind_ms and verdict.rule in _WINDOWED:
             verdict = replace(verdict, reason=f"{verdict.reason}; windows end at {behind}")
-        return verdict, {scope: usage for scope, _, usage in judged}
+        return verdict, judged
 
     async def _insert_record(
         self,
