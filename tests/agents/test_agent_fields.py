@@ -14,7 +14,6 @@ from solward.agents.agent import (
     DEFAULT_BUDGET,
     NANOUSD,
     UNLIMITED,
-    AgentGuardrails,
     TokenBudget,
     budget_of,
     usd_of,
@@ -22,10 +21,11 @@ from solward.agents.agent import (
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest
+from solward.vault.guardrails.rules import ScopeLimits
 
 SOL = 10**9
 MODELS = {"rules": "rules", "openai": "gpt"}
-LIMITS = AgentGuardrails(2 * SOL, 5, 10 * SOL)
+LIMITS = ScopeLimits(2 * SOL, 5, 10 * SOL)
 DEFAULTS = Defaults(LIMITS)
 BODY: dict[str, Any] = {
     "name": "Ada",
@@ -94,7 +94,7 @@ def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
         "guardrails": {"maxSolPerTransaction": Decimal("0.25"), "dailySpendingLimitSol": 4},
     }
     fields = read_create(BODY | change, MODELS, DEFAULTS)
-    assert fields["guardrails"] == AgentGuardrails(SOL // 4, 3, 4 * SOL)
+    assert fields["guardrails"] == ScopeLimits(SOL // 4, 3, 4 * SOL)
 
 
 @promise("second-form-makes-wallet")
@@ -121,7 +121,7 @@ def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
     assert read_update({}, MODELS, AGENT) == {}
     assert read_update(
         {"name": "Bo", "guardrails": {"maxTransactionsPerMinute": 2}}, MODELS, AGENT
-    ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL)}
+    ) == {"name": "Bo", "guardrails": ScopeLimits(2 * SOL, 2, 10 * SOL)}
     with pytest.raises(InvalidRequest, match="walletId cannot be changed"):
         read_update({"walletId": "w2"}, MODELS, AGENT)
     # As everywhere, null is no value.

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.database import hold_row
 
 from solward.agents.act import act
-from solward.agents.agent import Agent, AgentGuardrails, DesiredState
+from solward.agents.agent import Agent, DesiredState
 from solward.agents.observe import AgentSnapshot, observe
 from solward.agents.observe import Observation as SeenWallet
 from solward.resources.agents import AgentStatus, Observed
@@ -19,10 +19,11 @@ from solward.support.clock import iso
 from solward.types.errors import Held
 from solward.types.provider import ToolCall
 from solward.types.record import Hold, HoldState
+from solward.vault.guardrails.rules import ScopeLimits
 
 AGENT = Agent(
     id="a1", name="Ada", wallet_id="w1", llm_provider="rules", llm_model="rules", strategy="",
-    guardrails=AgentGuardrails(1, 1, 1), loop_interval_ms=1_000, status=AgentStatus.RUNNING,
+    guardrails=ScopeLimits(1, 1, 1), loop_interval_ms=1_000, status=AgentStatus.RUNNING,
     desired_state=DesiredState.RUNNING, created_ms=0,
 )  # fmt: skip
 HOLD = hold_row("w1", 1_800_000_000_000).hold

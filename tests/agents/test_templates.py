@@ -13,7 +13,7 @@ from tests.promises import promise
 from tests.support.agents import scripted_model
 from tests.support.services import STRANGER, Api, serving_api
 
-from solward.agents.agent import Agent
+from solward.agents.agent import Agent, guardrails_json
 from solward.agents.fields import TEMPLATES
 from solward.solana.token_list import TokenList
 from solward.testing import ScriptedProvider
@@ -85,7 +85,7 @@ async def test_it_is_created_as_it_is_shown_and_runs_a_cycle(
     agent = await made(api, name)
     assert agent.strategy == shown["strategy"]
     assert agent.loop_interval_ms == shown["loopIntervalMs"]
-    assert agent.guardrails.to_json() == shown["guardrails"]
+    assert guardrails_json(agent.guardrails) == shown["guardrails"]
     # What can leave is what the report of its wallet says once it is there.
     limits = (await api.get(f"/wallets/{agent.wallet_id}/limits")).json
     assert limits["canLeave"]["assets"] == shown["canLeave"]["assets"]
@@ -140,7 +140,7 @@ async def test_what_the_request_says_stands_in_place_of_the_templates(
     assert answer.status == 200, answer.text
     agent = await api.service.agents.get(answer.json["id"])
     assert (agent.wallet_id, agent.strategy, agent.loop_interval_ms) == (wallet, "Wait.", 5_000)
-    assert agent.guardrails.to_json() == {
+    assert guardrails_json(agent.guardrails) == {
         "maxSolPerTransaction": Decimal("0.005"),
         "maxTransactionsPerMinute": 3,
         "dailySpendingLimitSol": Decimal("0.04"),

@@ -28,7 +28,7 @@ from tests.support.plugins import Shelf
 
 from solward.agents import store
 from solward.agents import store as agent_store
-from solward.agents.agent import Agent, AgentGuardrails, Decision, DesiredState
+from solward.agents.agent import Agent, Decision, DesiredState
 from solward.agents.budget import ModelBudget
 from solward.agents.cycle import CycleParts, RunCycle
 from solward.agents.observe import WITHOUT_GRANTS, AgentSnapshot, Permissions
@@ -79,7 +79,7 @@ AGENT = Agent(
     llm_provider="scripted",
     llm_model="model-1",
     strategy="Keep half a SOL.",
-    guardrails=AgentGuardrails(2 * SOL, 5, 10 * SOL),
+    guardrails=ScopeLimits(2 * SOL, 5, 10 * SOL),
     loop_interval_ms=60_000,
     status=AgentStatus.RUNNING,
     desired_state=DesiredState.RUNNING,

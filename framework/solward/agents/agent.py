@@ -15,9 +15,10 @@ from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
 from solward.resources.declare import answer_json
 from solward.support import jsontext
-from solward.types.money import from_units, lamports_to_sol
+from solward.types.money import LAMPORTS_PER_SOL, from_units
 from solward.types.provider import Usage
-from solward.vault.guardrails.rules import ScopeLimits
+from solward.vault.guardrails.rules import CEILINGS, ScopeLimits
+from solward.vault.store.wallets import RATE_CEILING, ceilings_json
 
 _USD_DECIMALS = 9
 NANOUSD = 10**_USD_DECIMALS
@@ -31,39 +32,10 @@ class DesiredState(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentGuardrails:
-    """An agent's own limits, in lamports. The engine enforces them; the prompt states them.
-
-    Attributes:
-        daily_costs_lamports: maximum fees and rent in 24 hours; None for the wallet's ceiling only.
-    """
-
-    max_lamports_per_transaction: int
-    max_transactions_per_minute: int
-    daily_lamports: int
-    daily_costs_lamports: int | None = None
-
-    @property
-    def limits(self) -> ScopeLimits:
-        """The limits as the engine's `ScopeLimits`."""
-        return ScopeLimits(
-            max_lamports_per_tx=self.max_lamports_per_transaction,
-            max_tx_per_minute=self.max_transactions_per_minute,
-            daily_lamports=self.daily_lamports,
-            daily_costs_lamports=self.daily_costs_lamports,
-        )
-
-    def to_json(self) -> dict[str, Decimal | int]:
-        """Return the API's `guardrails` object, in SOL."""
-        shown: dict[str, Decimal | int] = {
-            "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
-            "maxTransactionsPerMinute": self.max_transactions_per_minute,
-            "dailySpendingLimitSol": lamports_to_sol(self.daily_lamports),
-        }
-        if self.daily_costs_lamports is not None:
-            shown["maxCostsSolPerDay"] = lamports_to_sol(self.daily_costs_lamports)
-        return shown
+def guardrails_json(limits: ScopeLimits) -> dict[str, Decimal | int]:
+    """Return an agent's own limits as the API's `guardrails` object, in SOL."""
+    units = {name: getattr(limits, attribute) for name, attribute in CEILINGS.items()}
+    return ceilings_json({name: each for name, each in units.items() if each is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +131,7 @@ class Agent:
     llm_provider: str
     llm_model: str
     strategy: str
-    guardrails: AgentGuardrails
+    guardrails: ScopeLimits
     loop_interval_ms: int
     status: AgentStatus
     desired_state: DesiredState
@@ -176,7 +148,7 @@ class Agent:
     @property
     def limits(self) -> ScopeLimits:
         """The agent's limits in the engine's type."""
-        return self.guardrails.limits
+        return self.guardrails
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer of `GET /agents/:id`, with `error` only while its cycles fail."""
@@ -185,7 +157,7 @@ class Agent:
             self,
             llm_options=dict(self.llm_options),
             llm_budget=self.llm_budget.to_json(),
-            guardrails=self.guardrails.to_json(),
+            guardrails=guardrails_json(self.guardrails),
         )
 
     def to_audit(self) -> dict[str, Any]:
@@ -207,15 +179,13 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
 
 # Cached, because every cycle parses these texts, and only few of them differ.
 @functools.lru_cache(maxsize=1_024)
-def _guardrails_of(text: str) -> AgentGuardrails:
+def _guardrails_of(text: str) -> ScopeLimits:
     stored = jsontext.loads(text)
-    costs = stored.get("maxCostsSolPerDay")
-    return AgentGuardrails(
-        max_lamports_per_transaction=int(stored["maxSolPerTransaction"] * 10**9),
-        max_transactions_per_minute=int(stored["maxTransactionsPerMinute"]),
-        daily_lamports=int(stored["dailySpendingLimitSol"] * 10**9),
-        daily_costs_lamports=None if costs is None else int(costs * 10**9),
-    )
+    units: dict[str, Any] = {
+        CEILINGS[name]: int(each if name == RATE_CEILING else each * LAMPORTS_PER_SOL)
+        for name, each in stored.items()
+    }
+    return ScopeLimits(**units)
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -226,7 +196,7 @@ def _budget_of(text: str) -> TokenBudget:
 _AGENTS = Records(
     Agent,
     tables.agents,
-    guardrails=Form(_guardrails_of, lambda rails: jsontext.dumps(rails.to_json())),
+    guardrails=Form(_guardrails_of, lambda limits: jsontext.dumps(guardrails_json(limits))),
     status=enum_form(AgentStatus),
     desired_state=enum_form(DesiredState),
     llm_options=EXACT,

@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from solward.agents.agent import DEFAULT_BUDGET, Agent, AgentGuardrails, TokenBudget, budget_of
+from solward.agents.agent import DEFAULT_BUDGET, Agent, TokenBudget, budget_of
 from solward.resources.agents import AgentChange, Guardrails, NewAgent
 from solward.resources.declare import fields_of
 from solward.support.durations import HOUR_MS, MINUTE_MS
 from solward.types.errors import InvalidRequest
 from solward.types.money import sol_to_lamports
+from solward.vault.guardrails.rules import ScopeLimits
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """The service's limits and default model, for fields that a request omits."""
 
-    guardrails: AgentGuardrails
+    guardrails: ScopeLimits
     provider: str | None = None
     model: str | None = None
 
@@ -132,8 +133,8 @@ def _read_budget(given: Mapping[str, Any], current: TokenBudget | None) -> Token
 
 
 def read_guardrails(
-    asked: Guardrails, nested: Mapping[str, Any] | None, defaults: AgentGuardrails
-) -> AgentGuardrails:
+    asked: Guardrails, nested: Mapping[str, Any] | None, defaults: ScopeLimits
+) -> ScopeLimits:
     """Return a request's guardrails; its `guardrails` object overrides top-level fields."""
     beside = {each.json: getattr(asked, each.name) for each in fields_of(Guardrails)}
     given = beside | {name: each for name, each in (nested or {}).items() if each is not None}
@@ -141,11 +142,11 @@ def read_guardrails(
     def lamports(name: str, default: Any) -> Any:
         return default if given[name] is None else sol_to_lamports(given[name], name)
 
-    return AgentGuardrails(
-        lamports("maxSolPerTransaction", defaults.max_lamports_per_transaction),
-        given["maxTransactionsPerMinute"] or defaults.max_transactions_per_minute,
-        lamports("dailySpendingLimitSol", defaults.daily_lamports),
-        lamports("maxCostsSolPerDay", defaults.daily_costs_lamports),
+    return ScopeLimits(
+        max_lamports_per_tx=lamports("maxSolPerTransaction", defaults.max_lamports_per_tx),
+        max_tx_per_minute=given["maxTransactionsPerMinute"] or defaults.max_tx_per_minute,
+        daily_lamports=lamports("dailySpendingLimitSol", defaults.daily_lamports),
+        daily_costs_lamports=lamports("maxCostsSolPerDay", defaults.daily_costs_lamports),
     )
 
 

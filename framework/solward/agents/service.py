@@ -22,13 +22,13 @@ from weakref import WeakValueDictionary
 from solward.agents import placement, provider_call, store
 from solward.agents.agent import (
     Agent,
-    AgentGuardrails,
     Decision,
     DesiredState,
     MemoryEntry,
     TokensUsed,
     agent_of,
     decision_of,
+    guardrails_json,
     statistics_json,
 )
 from solward.agents.budget import BudgetReservation, ModelBudget, usage_row
@@ -216,7 +216,7 @@ class AgentService:
             except InvalidRequest:
                 # The grants name a token that the network lacks, so the template cannot be used.
                 continue
-            leaving = can_leave("", ceilings, [(who, rails.limits)], {who: said.grants}, now)
+            leaving = can_leave("", ceilings, [(who, rails)], {who: said.grants}, now)
             listed.append(
                 {
                     "name": each.name,
@@ -224,7 +224,7 @@ class AgentService:
                     "summary": each.summary,
                     "strategy": each.strategy,
                     "loopIntervalMs": each.loop_interval_ms,
-                    "guardrails": rails.to_json(),
+                    "guardrails": guardrails_json(rails),
                     "grants": list(each.grants),
                     "sentences": said.sentences,
                     "canLeave": leaving.to_json(None, said.names),
@@ -494,11 +494,7 @@ class AgentService:
     def _defaults(self) -> Defaults:
         settings = self._settings
         return Defaults(
-            AgentGuardrails(
-                settings.max_lamports_per_transaction,
-                settings.max_transactions_per_minute,
-                settings.daily_spending_limit_lamports,
-            ),
+            replace(self._ceilings, daily_tokens={}, daily_costs_lamports=None),
             settings.default_llm_provider,
             settings.default_llm_model,
         )

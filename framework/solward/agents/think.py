@@ -13,18 +13,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any
 
 from solward.agents import provider_call
-from solward.agents.agent import Agent, AgentGuardrails, MemoryEntry
+from solward.agents.agent import Agent, MemoryEntry, guardrails_json
 from solward.agents.budget import BudgetReservation, ModelBudget
 from solward.agents.observe import WITHOUT_GRANTS, Permissions
 from solward.agents.provider_call import Complete
 from solward.support import jsontext
 from solward.support.clean_text import cleaned
 from solward.types.errors import ModelRefused, ProviderError
-from solward.types.money import format_sol
+from solward.types.money import format_amount
 from solward.types.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
@@ -163,16 +164,20 @@ def chat_request(
 
 def system_prompt(agent: Agent, network: str, permissions: Permissions = WITHOUT_GRANTS) -> str:
     """Return the system prompt: name, strategy, limits, grants, network and rules."""
-    return _system_prompt(
-        agent.name, agent.strategy, agent.guardrails, network, permissions.sentences
-    )
+    limits = tuple(guardrails_json(agent.guardrails).items())
+    return _system_prompt(agent.name, agent.strategy, limits, network, permissions.sentences)
 
 
 # Cached, because an agent's prompt is the same in every cycle until its settings change.
 @functools.lru_cache(maxsize=4_096)
 def _system_prompt(
-    name: str, strategy: str, guardrails: AgentGuardrails, network: str, grants: tuple[str, ...]
+    name: str,
+    strategy: str,
+    limits: tuple[tuple[str, Decimal | int], ...],
+    network: str,
+    grants: tuple[str, ...],
 ) -> str:
+    most = {name: format_amount(amount) for name, amount in limits}
     mainnet = network == _MAINNET
     place = (_REAL_FUNDS if mainnet else _DEVELOPMENT).format(network=network)
     rules = _RULES if mainnet else (*_RULES, _AIRDROP_RULE)
@@ -184,9 +189,9 @@ def _system_prompt(
             strategy,
             "",
             "Your guardrails, enforced on every transaction:",
-            f"- at most {format_sol(guardrails.max_lamports_per_transaction)} SOL per transaction",
-            f"- at most {guardrails.max_transactions_per_minute} transactions per minute",
-            f"- at most {format_sol(guardrails.daily_lamports)} SOL spent per day",
+            f"- at most {most['maxSolPerTransaction']} SOL per transaction",
+            f"- at most {most['maxTransactionsPerMinute']} transactions per minute",
+            f"- at most {most['dailySpendingLimitSol']} SOL spent per day",
             "",
             "What may leave the wallet, also enforced on every transaction:",
             *(f"- {sentence}" for sentence in grants),
