@@ -314,6 +314,7 @@ async def test_a_rate_limit_is_obeyed(database: Database, server: ChatServer, ki
         web.Response,
         lambda: web.Response(text="<html>ok</html>"),
         lambda: web.Response(text="[" * 5000),
+        lambda: web.json_response({"long": "x" * (80 << 10), "ok": True}),
         lambda: web.Response(text='{"ok": "true"}'),
         lambda: web.json_response({"ok": False, "error": ["odd"]}, status=500),
         lambda: web.json_response({"ok": False, "error_code": 502, "parameters": "odd"}),

@@ -44,6 +44,7 @@ _ENDS: Final = (EventKind.TRANSACTION_CONFIRMED, EventKind.TRANSACTION_FAILED)
 # Telegram's limit on a message; Slack's is 40,000. The sentence gets what all else leaves.
 _MOST_TEXT: Final = 4_096
 _MOST_LEAVES: Final = 2_400
+_MOST_ANSWER: Final = 64 << 10
 _MOST_NAME: Final = 60
 _ASKERS: Final = ("agent", "key", "schedule")
 # A label, and a text that others may have written, for each line of a message.
@@ -123,7 +124,7 @@ async def read_answer(response: httpx.Response) -> Failure | None:
     """Return why a service did not do what was asked; None if it did. Slack reports failures with
     status 200 too, so only the field `ok` counts."""
     try:
-        answer = jsontext.loads(await response.aread())
+        answer = jsontext.loads(await _read_start(response))
         if answer["ok"] is True:
             return None
         error = str(answer.get("error", answer.get("error_code")))
@@ -133,6 +134,16 @@ async def read_answer(response: httpx.Response) -> Failure | None:
     wait_s = int(asked) if re.fullmatch("[0-9]{1,5}", str(asked)) else 0
     text = f"HTTP {response.status_code}: {safe_text(str(answer.get('description', error)))}"
     return Failure(text, wait_s, _FINAL.fullmatch(error) is not None)
+
+
+async def _read_start(response: httpx.Response) -> bytes:
+    """Return the answer's first `_MOST_ANSWER` bytes; the services' own answers are shorter."""
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _MOST_ANSWER:
+            break
+    return body[:_MOST_ANSWER]
 
 
 class HoldMessages(HoldSender):
