@@ -197,13 +197,12 @@ async def _read_grants(
     wallet: Wallet,
     yes: bool,
     asset: str | None,
-    most: Decimal | None,
     **options: Any,
 ) -> Sequence[Mapping[str, Any]]:
     """Return the grants that the options mean; without grants, a key could swap any token."""
-    if asset is None and most is None:
-        most = _MOST_SOL
-    text = grant_text(asset=asset or SOL, most=most, **options)
+    if asset is None and options["max"] is None:
+        options["max"] = _MOST_SOL
+    text = grant_text(asset=asset or SOL, **options)
     # The key does not exist yet, so the grants are read as the wallet's.
     meaning = await read_meaning(call, f'wallet "{wallet.id}" {text}', yes)
     return [{name: each[name] for name in each if name != "who"} for each in meaning["grants"]]

@@ -6,29 +6,33 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from solward.resources.declare import declared_fields
+from solward.resources.grant_form import SUBJECTS, GrantForm
 from solward.resources.policy import (
+    DRAFT_DAYS,
+    DRAFT_NEWEST,
     GET_POLICY,
     LIST_CONTACTS,
     PUT_CONTACT,
     REMOVE_CONTACT,
+    SHOWN_CHANGES,
     ReplayRequest,
 )
 from solward.resources.service import FREEZE, LIST_FROZEN, UNFREEZE, Frozen, Switch
 from solward.support import jsontext
-from solward.types.guardrail import Operation
+from solward.types.errors import SolwardError
 from solward_cli.declared import asks, lists, request_options
-from solward_cli.entrypoint import combine_parameters, yes_option
+from solward_cli.entrypoint import yes_option
 from solward_cli.render import Output, answer_table, moment, plain, table, together, visible
 from solward_cli.render import show as show_text
 from solward_cli.service_call import (
     ServiceCall,
-    amount,
     confirmed,
     fail,
     interruptible,
@@ -40,30 +44,8 @@ if TYPE_CHECKING:
     from solward.resources.policy import Replay
 
 
-PERIODS = ("minute", "hour", "day", "week", "month")
-GRANT_OPTIONS = ("may", "asset", "most", "per", "at_once", "to", "ask_above", "hours", "until")
-
-grant_options = combine_parameters(
-    click.option(
-        "--may",
-        type=click.Choice([each.value for each in Operation]),
-        multiple=True,
-        help="An operation; may be given more than once.  [default: transfer]",
-    ),
-    click.option("--asset", help="Symbol or mint of what may leave."),
-    click.option("--max", "most", type=amount, help="The maximum in each period."),
-    click.option("--per", type=click.Choice(PERIODS), default="day", show_default=True),
-    click.option("--at-once", type=amount, help="The maximum in one transaction."),
-    click.option(
-        "--to",
-        multiple=True,
-        help="A recipient: a contact's or wallet's name, @group, an address, or own for all own"
-        " wallets; may be given more than once.  [default: anybody]",
-    ),
-    click.option("--ask-above", type=amount, help="Ask a person above this amount."),
-    click.option("--hours", help='Times of day, such as "07:00-22:00 UTC".'),
-    click.option("--until", help="The end of the grant, such as 2026-12-31."),
-)
+GRANT_OPTIONS = tuple(each for each in declared_fields(GrantForm) if each not in SUBJECTS)
+grant_options = request_options(GrantForm, without=SUBJECTS)
 """What a grant allows, without whom it is for; `grant_text` reads them."""
 
 
@@ -79,11 +61,7 @@ def grant() -> None:
 
 @grant.command()
 @click.argument("text", metavar="[GRANT]", required=False)
-@combine_parameters(
-    click.option("--agent", help="The agent that the grant is for."),
-    click.option("--key", help="The API key that the grant is for."),
-)
-@grant_options
+@request_options(GrantForm)
 @yes_option
 @service_call
 async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) -> Output:
@@ -115,59 +93,33 @@ async def add(call: ServiceCall, text: str | None, yes: bool, **options: Any) ->
     draft = await _check_draft(call, now, yes, book=book, grants=grants, readOnly=[*kept, *added])
     # A document of readOnly alone only takes rights away.
     if new.get("grants") or new.get("book"):
+        if not yes:
+            show_text(await _render_effects(call, draft), err=True)
         confirmed("Grant this?", yes)
     changed = await call.client.policy.replace({**draft.document, "version": now.version})
     return render_policy(changed)
 
 
-def _sentence_of(agent: str | None, key: str | None, **options: Any) -> str | None:
+def _sentence_of(**options: Any) -> str | None:
     """Return the options as a sentence that the service reads; None if none was given."""
-    who = {"agent": agent, "key": key}
-    named = [f"{kind} {_quoted(name)}" for kind, name in who.items() if name is not None]
-    said = grant_text(**options)
-    if not named and said is None:
+    form = _form_of(options)
+    if form == GrantForm():
         return None
-    if len(named) != 1 or said is None:
-        raise click.UsageError("Give --agent or --key, and --asset and --max")
-    return f"{named[0]} {said}"
+    if not form.sentence:
+        raise click.UsageError("Give --agent, --key or --schedule, and --asset and --max")
+    return form.sentence
 
 
-def grant_text(
-    may: Sequence[str],
-    asset: str | None,
-    most: Decimal | None,
-    per: str,
-    at_once: Decimal | None,
-    to: Sequence[str],
-    ask_above: Decimal | None,
-    hours: str | None,
-    until: str | None,
-) -> str | None:
-    """Return `grant_options` as a sentence without its subject; None if none was given."""
-    if (asset, most, at_once, ask_above, hours, until) == (None,) * 6 and not to:
-        return None
-    if asset is None or most is None:
+def grant_text(**options: Any) -> str:
+    """Return `grant_options` as a sentence without its subject."""
+    form = _form_of(options)
+    if not form.permission:
         raise click.UsageError("Give --asset and --max")
-    # "pay alice" would be a transfer.
-    verbs = ["pay for requests" if each == Operation.PAY else each for each in may or ["transfer"]]
-    said = f"may {' and '.join(verbs)} up to {most:f} {asset} a {per}"
-    if at_once is not None:
-        said += f" and {at_once:f} {asset} at once"
-    if to:
-        groups = {"own": "own wallets", "anybody": "anybody"}
-        said += f", to {' and '.join(groups.get(each) or _recipient(each) for each in to)}"
-    if ask_above is not None:
-        said += f"; ask me above {ask_above:f} {asset}"
-    said += f"; from {hours.replace('-', ' to ')}" if hours else ""
-    return said + (f"; until {until}" if until else "")
+    return form.permission
 
 
-def _quoted(name: str) -> str:
-    return jsontext.dumps(name)
-
-
-def _recipient(name: str) -> str:
-    return name if name.startswith("@") else _quoted(name)
+def _form_of(options: Mapping[str, Any]) -> GrantForm:
+    return GrantForm(**{name: each for name, each in options.items() if each is not None})
 
 
 async def read_meaning(call: ServiceCall, text: str, yes: bool) -> dict[str, Any]:
@@ -242,13 +194,13 @@ async def check(call: ServiceCall, draft: str) -> Output:
 @click.argument("draft", required=False)
 @request_options(ReplayRequest, without=("draft",))
 @service_call
-async def replay(call: ServiceCall, draft: str | None, days: int | None) -> Output:
+async def replay(call: ServiceCall, draft: str | None, **asked: int | None) -> Output:
     """Show which past transactions a draft policy would have decided differently.
 
     Nothing is changed. Without DRAFT the policy in force is replayed.
     """
     document = None if draft is None else _read_document(draft)
-    return render_replay(await call.client.policy.replay(days=days, draft=document))
+    return render_replay(await call.client.policy.replay(draft=document, **asked))
 
 
 async def _check_draft(call: ServiceCall, now: Policy, yes: bool, **document: Any) -> Policy:
@@ -257,6 +209,24 @@ async def _check_draft(call: ServiceCall, now: Policy, yes: bool, **document: An
     if not yes or not call.as_json:
         show_text(render_change(now, draft), err=call.as_json)
     return draft
+
+
+async def _render_effects(call: ServiceCall, draft: Policy) -> Output:
+    """Render what can leave under a draft, and the first transactions that it changes."""
+    try:
+        found = await call.client.policy.replay(
+            days=DRAFT_DAYS, newest=DRAFT_NEWEST, draft=draft.document
+        )
+    except SolwardError as error:
+        return plain(f"What the grant would change is not known: {error}", "bold")
+    lines = []
+    for each in found.can_leave:
+        for when, leaving in (("Now", each.before), ("With the grant", each.after)):
+            unlimited = any(of["most"] is None for of in leaving.assets.values())
+            lines.append(plain(f"{when}: {leaving.sentence}", "red" if unlimited else ""))
+    if found.wallets > len(found.can_leave):
+        lines.append(plain(f"The grant concerns {found.wallets} wallets; the first are shown."))
+    return together(*lines, render_replay(replace(found, changes=found.changes[:SHOWN_CHANGES])))
 
 
 def _is_terminal() -> bool:
@@ -333,6 +303,10 @@ def render_replay(report: Replay) -> Output:
     counts = f"{report.judged} transactions of {days} judged, {report.changed} decided differently."
     if report.refused_by_other_rules:
         counts += f" Other rules refused {report.refused_by_other_rules} more."
+    if report.omitted:
+        counts += f" {report.omitted} older ones were not judged."
+    if report.unread:
+        counts += f" {report.unread} stored records cannot be read."
     if report.changed > len(report.changes):
         counts += f" The first {len(report.changes)} of them:"
     if not report.changes:

@@ -47,6 +47,10 @@ def test_a_persons_words_are_stored_as_the_sentence_that_was_shown(live: Live) -
         result = live.invoke("policy", "grant", "add", words, given=given)
         assert f"+ {means} asked." in " ".join(result.stdout.split())
         assert f"{STRANGER} is to {key}." in result.stderr
+        # What it changes is said before it is asked.
+        effects, _, _ = result.stderr.partition("Grant this?")
+        for said in ("Now: ", "With the grant: At most", "of the last 30 days judged"):
+            assert said in " ".join(effects.split())
     assert f"{means} asked." in sentences(live)
     options = ("--key", key, "--asset", "SOL", "--max", "2", "--per", "week", "--at-once", "1")
     more = ("--to", "own", "--hours", "07:00-22:00 UTC", "--until", "2030-12-31", "--may", "fund")
@@ -88,7 +92,7 @@ def test_a_sentence_with_several_meanings_is_never_stored_unasked(
         ((), "Give either GRANT, or --agent or --key"),
         (("x may y", "--agent", "a", "--asset", "SOL", "--max", "1"), "Give either GRANT"),
         (("--agent", "a"), "and --asset and --max"),
-        (("--agent", "a", "--key", "b", "--asset", "SOL", "--max", "1"), "Give --agent or --key"),
+        (("--agent", "a", "--key", "b", "--asset", "SOL", "--max", "1"), "Give --agent, --key or"),
         (("--agent", "nobody", "--asset", "SOL", "--max", "1"), 'No agent is called "nobody"'),
         (("--agent", "nobody", "--asset", "SOL", "--max", "-1"), "--max"),
     ],

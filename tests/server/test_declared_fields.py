@@ -60,8 +60,8 @@ from solward_dashboard.forms import form_schema
 from solward_dashboard.pages import transactions
 from solward_dashboard.pages.agent_form import AgentForms
 from solward_dashboard.pages.credentials import ADMINS, KEYS
+from solward_dashboard.pages.grant_form import with_grant
 from solward_dashboard.pages.holds import NOTE
-from solward_dashboard.pages.policy import with_grant
 from solward_dashboard.pages.wallet_actions import Schedules as SchedulesCard
 
 SCHEDULES = "/wallets/{walletId}/schedules"
@@ -122,7 +122,7 @@ SURFACES: dict[type[Request], tuple[str, Callable[..., Any], click.Command, set[
         "POST /policy/replay",
         Policies.replay,
         policy.commands["replay"],
-        {"days", "draft"},
+        {"days", "draft", "newest"},
     ),
     NewAgent: (
         "POST /agents",

@@ -434,6 +434,41 @@ async def test_every_change_is_audited_with_before_and_after(api: Api) -> None:
     assert told[3]["after"] == {"grants": None}
 
 
+async def test_replay_says_what_can_leave_before_and_after_a_draft(api: Api) -> None:
+    wallet, other = await api.wallet(2), await api.wallet(2)
+    for name in ("one", "two"):
+        await api.key(name=name)
+
+    async def leaving(sentence: str, **more: Any) -> Any:
+        draft = {**(await policy(api))["policy"], "grants": [sentence], **more}
+        return (await api.post("/policy/replay", {"draft": draft, "newest": 10})).json
+
+    def sol(of: Any) -> Any:
+        return of["assets"]["SOL"]["most"]
+
+    # A key without grants that had been counted with another one is counted alone under the draft.
+    found = await leaving("Key one may transfer up to 0.001 SOL a day, to anybody.")
+    (first, second) = found["canLeave"]
+    assert (found["wallets"], {first["walletId"], second["walletId"]}) == (2, {wallet, other})
+    now = (await api.get(f"/wallets/{wallet}/limits")).json["canLeave"]
+    before = {each["walletId"]: each["before"]["assets"] for each in found["canLeave"]}
+    assert before[wallet] == now["assets"]
+    assert Decimal(sol(first["after"])) < Decimal(sol(first["before"]))
+    # Saved, it is what the wallet's limits say.
+    stored = await put(api, {"grants": ["Key one may transfer up to 0.001 SOL a day, to anybody."]})
+    assert stored.status == 200
+    now = (await api.get(f"/wallets/{first['walletId']}/limits")).json["canLeave"]
+    assert first["after"] == now
+    # A wallet of a grant, and a principal that uses none.
+    only = f"Wallet {other} may transfer up to 0.0005 SOL a day, to anybody."
+    found = await leaving(only, readOnly=["key:one"])
+    assert {each["walletId"] for each in found["canLeave"]} == {wallet, other}
+    found = await leaving(
+        "Key one may transfer up to 0.001 SOL a day, to anybody.", readOnly=["site:a.example"]
+    )
+    assert (found["wallets"], found["canLeave"]) == (0, [])
+
+
 @promise("policy-routes-beyond")
 async def test_replay_lists_what_a_draft_would_have_changed(api: Api) -> None:
     wallet = await api.wallet(2)
@@ -454,5 +489,7 @@ async def test_replay_lists_what_a_draft_would_have_changed(api: Api) -> None:
     )
     assert change["chain"] == [f"wallet:{wallet}", f"key:{key}"]
     assert await policy(api) == shown
+    answer = await api.post("/policy/replay", {"days": 1, "newest": 1})
+    assert (answer.json["judged"], answer.json["omitted"]) == (1, replayed["judged"] - 1)
     answer = await api.post("/policy/replay", {"days": 0})
     assert (answer.status, answer.error) == (400, "days must be a whole number from 1 to 366")

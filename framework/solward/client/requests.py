@@ -197,11 +197,14 @@ class PolicyRequests(RequestMaker):
         """Get the grants of one principal, such as `agent:scout`."""
 
     @asks(policy.REPLAY_POLICY)
-    async def replay(self, *, days: int | None = None, draft: Any | None = None) -> policy.Replay:
+    async def replay(
+        self, *, days: int | None = None, newest: int | None = None, draft: Any | None = None
+    ) -> policy.Replay:
         """Judge past transactions by a draft policy; nothing changes.
 
         Args:
             days: days of past transactions; 30 where it is None.
+            newest: the number of transactions to judge, the newest; default all.
             draft: the draft policy; default the policy in force.
         """
 

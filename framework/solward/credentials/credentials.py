@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -221,23 +222,24 @@ _RECORD_USE = (
     .values(last_used_ms=bindparam("used_ms"))
 )
 _IS_KEY = table.c.role.is_(None)
-# One row for each key under grants, and one for all other keys with the same ceilings. The maximum
-# that can leave a wallet is the sum over all keys that may use it, which may be many.
+_PRINCIPAL = literal(KEY_PRINCIPAL_PREFIX) + table.c.id
+# One row for each key under grants or of `b_single`, and one for all other keys with the same
+# ceilings. The maximum that can leave a wallet is the sum over all keys that may use it, which may
+# be many.
 _OF_WALLET = Prepared(
     select(
-        grant_sets.c.principal,
+        case(
+            (grant_sets.c.principal.is_not(None), grant_sets.c.principal),
+            (_PRINCIPAL.in_(bindparam("b_single", expanding=True)), _PRINCIPAL),
+        ).label("single"),
         table.c.spending_limit_lamports,
         table.c.max_costs_lamports,
         func.count().label("keys"),
         func.min(table.c.id).label("example"),
     )
-    .select_from(
-        table.outerjoin(
-            grant_sets, grant_sets.c.principal == literal(KEY_PRINCIPAL_PREFIX) + table.c.id
-        )
-    )
+    .select_from(table.outerjoin(grant_sets, grant_sets.c.principal == _PRINCIPAL))
     .where(_IS_KEY, or_(table.c.wallet_id.is_(None), table.c.wallet_id == bindparam("b_wallet")))
-    .group_by(grant_sets.c.principal, table.c.spending_limit_lamports, table.c.max_costs_lamports)
+    .group_by("single", table.c.spending_limit_lamports, table.c.max_costs_lamports)
     .order_by(func.min(table.c.created_ms), func.min(table.c.id))
 )
 
@@ -309,12 +311,14 @@ class Credentials:
             rows = (await connection.execute(statement)).all()
         return [self._make_credential(row._asdict()) for row in rows]
 
-    async def of_wallet(self, wallet_id: str) -> list[Row]:
-        """Return rows for the keys that may use a wallet, oldest first. A row's `principal` is a
-        key under grants, or None for a number (`keys`) of other keys that have the same
-        `spending_limit_lamports` and `max_costs_lamports`; `example` is the id of one."""
+    async def of_wallet(self, wallet_id: str, single: Collection[str] = ()) -> list[Row]:
+        """Return rows for the keys that may use a wallet, oldest first. A row's `single` is a key
+        under grants or a principal of `single`, or None for a number (`keys`) of other keys that
+        have the same `spending_limit_lamports` and `max_costs_lamports`; `example` is the id of
+        one."""
+        given = {"b_wallet": wallet_id, "b_single": [*single]}
         async with self._database.read() as connection:
-            return await _OF_WALLET.all(connection, {"b_wallet": wallet_id})
+            return await _OF_WALLET.all(connection, given)
 
     async def rotate(
         self, key_id: str, hash_: str, overlap_s: int, until_ms: int | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from solward.credentials.credentials import Credential, Credentials
 from solward.credentials.rates import Limiter, TooManyRequests
 from solward.operations.policies.documents import Policies
@@ -71,18 +73,18 @@ class KeyCallers:
         """Return the only wallet that a key may use, None for all; raises `KeyRevoked`."""
         return (await self._read_key(key_id)).wallet_id
 
-    async def keys_of_wallet(self, wallet_id: str) -> WalletKeys:
-        """Return all keys that may use a wallet."""
+    async def keys_of_wallet(self, wallet_id: str, single: Collection[str] = ()) -> WalletKeys:
+        """Return all keys that may use a wallet; the principals of `single` are never grouped."""
         found = [
             (row, key_limits(row.spending_limit_lamports, row.max_costs_lamports))
-            for row in await self._credentials.of_wallet(wallet_id)
+            for row in await self._credentials.of_wallet(wallet_id, single)
         ]
         return WalletKeys(
-            [(row.principal, limits) for row, limits in found if row.principal is not None],
+            [(row.single, limits) for row, limits in found if row.single is not None],
             [
                 KeyGroup(limits, row.keys, key_principal(row.example))
                 for row, limits in found
-                if row.principal is None
+                if row.single is None
             ],
         )
 

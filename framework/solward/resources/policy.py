@@ -26,13 +26,20 @@ from solward.resources.fields import (
     nullable,
 )
 from solward.resources.schema import array, mapping
-from solward.resources.shared import Example
+from solward.resources.shared import CanLeave, Example
 
 MAX_DAYS = 366
 MAX_SENTENCE = 500
 """The maximum characters of a grant in a person's own words."""
 MOST_CHANGES = 500
 """The maximum number of changes that a replay lists; all are counted."""
+DRAFT_DAYS = 30
+DRAFT_NEWEST = 2_000
+"""The number of transactions that are judged by a draft while a person waits, 2 seconds."""
+SHOWN_CHANGES = 5
+"""The number of changes that are shown before a person agrees to a draft."""
+SHOWN_WALLETS = 3
+"""The maximum number of wallets whose maximum a replay shows."""
 _NAME = Text("Name of the contact.", most=64, example="Landlord")
 _ADDRESS = Address("The recipient's address.", example=Example.STRANGER)
 
@@ -127,7 +134,15 @@ class NewGrants(Request):
 class ReplayRequest(Request):
     """A request to replay past transactions under a draft."""
 
-    days: int = declared(Whole("Days of past transactions.", least=1, most=MAX_DAYS), default=30)
+    days: int = declared(
+        Whole("Days of past transactions.", least=1, most=MAX_DAYS), default=DRAFT_DAYS
+    )
+    newest: int | None = declared(
+        Whole(
+            "The number of transactions to judge, the newest; default all.", least=1, most=200_000
+        ),
+        default=None,
+    )
     draft: Mapping[str, Any] | None = declared(
         Shape(
             "The draft policy; default the policy in force.",
@@ -238,8 +253,18 @@ class ReplayedChange(Answer):
 
 
 @resource
+class DraftedLeaving(Answer):
+    """The maximum that can leave a wallet in any 24 hours, before and after a draft."""
+
+    wallet_id: str = declared(Id("The wallet.", example=Example.WALLET))
+    before: CanLeave = declared(Json("The maximum under the policy in force."))
+    after: CanLeave = declared(Json("The maximum under the draft."))
+
+
+@resource
 class Replay(Answer):
-    """The transactions whose outcome a draft would have changed."""
+    """The effects of a draft: transactions whose outcome it would have changed, and the maximum
+    that can leave."""
 
     days: int = declared(Whole("Days replayed.", least=1, most=MAX_DAYS))
     version: int = declared(Whole("The version of the policy in force."))
@@ -249,6 +274,12 @@ class Replay(Answer):
     changed_since_then: int = declared(Whole("Transactions that the policy now judges otherwise."))
     changed: int = declared(Whole("Transactions that the draft judges otherwise."))
     changes: tuple[ReplayedChange, ...] = declared(Json(f"The first {MOST_CHANGES} changes."))
+    omitted: int = declared(Whole("Older transactions of these days that were not judged."))
+    unread: int = declared(Whole("Transactions whose stored record cannot be read."))
+    wallets: int = declared(Whole("Wallets of the principals whose grants the draft changes."))
+    can_leave: tuple[DraftedLeaving, ...] = declared(
+        Json(f"What can leave the first {SHOWN_WALLETS} of these wallets.")
+    )
 
 
 GET_POLICY = Call(

@@ -374,6 +374,7 @@ def page_of_one(agent_id: str) -> None:
 def _show_head(found: OneAgent) -> None:
     agent = found.agent
     ui.link(f"Wallet {found.wallet}", address_of(f"wallet:{agent.wallet_id}"))
+    ui.link("Add a grant", list_address("/policy", grant=f"agent:{agent.id}")).classes(sw.POLICY)
     ui.link("Transactions", list_address("/transactions", agent=agent.id))
     payments = list_address("/payments", wallet=agent.wallet_id)
     ui.link("Payments from the agent's wallet", payments)

@@ -4,49 +4,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nicegui import ui
-from nicegui.events import ValueChangeEventArguments
 
 from solward.client import Policy
-from solward.resources.policy import Replay
-from solward.support import jsontext
-from solward.types.errors import SolwardError
+from solward.types.roles import Role
 from solward_dashboard import parts as sw
-from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, result_of, submit_buttons, titled_dialog
+from solward_dashboard.api import api, role
+from solward_dashboard.dialogs import confirmed
 from solward_dashboard.frame import Poll, frame
+from solward_dashboard.pages.grant_form import ask_new_grant, consequences
 from solward_dashboard.wording import People
 
 EVERY_S = 10.0
-_REPLAYED_DAYS = 7
-_SHOWN_CHANGES = 3
 _NOBODY = (
     "There are no grants: agents and keys are bound only by their limits in SOL, and may swap any"
     " token. A principal with grants can do only what they allow."
 )
 
 
-def page() -> None:
-    """Build the page once for a visitor; it is rebuilt when the policy changes."""
+def page(grant: str | None = None) -> None:
+    """Build the page once for a visitor; it is rebuilt when the policy changes.
+
+    Args:
+        grant: the principal, or "", for which the dialog of a new grant is opened.
+    """
     with frame("/policy") as freshness:
-        latest: list[Policy] = []
+        latest: list[tuple[Policy, People]] = []
+        asked = [grant] if grant is not None and role() is Role.POLICY else []
 
         async def add() -> None:
-            document = await _ask_new_grant(latest[0]) if latest else None
+            who = asked.pop() if asked else ""
+            document = await ask_new_grant(*latest[0], who) if latest else None
             if document is not None:
                 await _replace_policy(document, "The grant is in force")
 
         def show(found: tuple[Policy, People]) -> None:
-            latest[:] = found[:1]
+            if asked and not latest:
+                button.run_method("click")
+            latest[:] = [found]
             shown.show(found)
 
         with sw.row():
             ui.space()
-            sw.button("Add a grant", add, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
+            button = sw.button("Add a grant", add, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
         shown = sw.LiveContent(_show_policy, "sw-stack")
         Poll(freshness, EVERY_S, _fetch_policy, show)
 
@@ -95,28 +98,6 @@ def _withdraw_label(who: str) -> str:
     return "Pay nothing" if _is_site(who) else "Only read"
 
 
-async def consequences(document: Mapping[str, Any]) -> list[str]:
-    """Return what a policy would have changed in the last days, or why it is not known."""
-    try:
-        found = await api().policy.replay(days=_REPLAYED_DAYS, draft=document)
-    except SolwardError as error:
-        return [f"What the new policy would have changed is not known: {error}"]
-    return consequence_texts(found)
-
-
-def consequence_texts(replay: Replay) -> list[str]:
-    """Return a replay as sentences: how many outcomes differ, and the first ones."""
-    of = f"Of {replay.judged:,} transactions in the last {replay.days} days,"
-    if not replay.changed:
-        return [f"{of} none would have ended differently."]
-    texts = [f"{of} {replay.changed:,} would have ended differently."]
-    for each in replay.changes[:_SHOWN_CHANGES]:
-        why = f": {each.sentence}" if each.sentence else ""
-        kind = each.type.replace("_", " ")
-        texts.append(f"A {kind} was {each.then}, and would be {each.now}{why}")
-    return texts
-
-
 def without_grant(policy: Policy, at: int) -> dict[str, Any]:
     """Return the document without one grant. If this was its principal's last grant, the document
     makes the principal read-only, because a principal without any mention may do more."""
@@ -132,12 +113,6 @@ def with_read_only(policy: Policy, who: str) -> dict[str, Any]:
     """Return the document in which a principal may only read."""
     kept = [each for each in policy.grants if each["who"] != who]
     return {**policy.document, "grants": kept, "readOnly": [*policy.read_only, who]}
-
-
-def with_grant(document: Mapping[str, Any], grant: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's document with one more grant, which is after all others."""
-    read_only = [each for each in document["readOnly"] if each != grant["who"]]
-    return {**document, "grants": [*document["grants"], grant], "readOnly": read_only}
 
 
 def _show_policy(found: tuple[Policy, People]) -> None:
@@ -184,87 +159,3 @@ def _show_group(name: str, addresses: Sequence[str], people: People) -> None:
                 called = people.book.called.get(address, "")
                 # An address without a contact has the group's name, which is shown already.
                 sw.dim("" if called.startswith("@") else called)
-
-
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """A meaning of a written grant: the policy with it, and its sentences."""
-
-    document: Mapping[str, Any]
-    sentences: Sequence[str]
-
-
-async def _read_meanings(policy: Policy, written: str) -> list[_Meaning]:
-    """Return what a grant's text or JSON can mean; raises `SolwardError` or `ValueError`."""
-    if written.startswith("{"):
-        draft = {"grants": [jsontext.read(written)], "book": policy.document["book"]}
-        checked = await api().policy.check(draft)
-        return [_meaning_of(policy, checked.grants, checked.sentences)]
-    found = await api().policy.read(sentence=written)
-    called = [f"{address} is {name}." for address, name in found.recipients.items()]
-    return [_meaning_of(policy, each.grants, [*each.sentences, *called]) for each in found.readings]
-
-
-def _meaning_of(
-    policy: Policy, grants: Sequence[Mapping[str, Any]], sentences: Sequence[str]
-) -> _Meaning:
-    document: Mapping[str, Any] = policy.document
-    for grant in grants:
-        document = with_grant(document, grant)
-    return _Meaning(document, sentences)
-
-
-async def _ask_new_grant(policy: Policy) -> Mapping[str, Any] | None:
-    """Return the policy with a grant that a person wrote, read as a sentence and agreed to."""
-    checked: list[Mapping[str, Any]] = []
-    meanings: list[_Meaning] = []
-
-    def clear_check() -> None:
-        checked.clear()
-        error.set_text("")
-        choices.set_options({}, value=None)
-        for each in (choices, said, changed, save):
-            each.set_visibility(False)
-
-    async def read() -> None:
-        clear_check()
-        written = (field.value or "").strip()
-        try:
-            meanings[:] = await _read_meanings(policy, written)
-        except (SolwardError, ValueError) as refused:
-            error.set_text(str(refused))
-            return
-        if (field.value or "").strip() == written:
-            options = {at: " ".join(each.sentences) for at, each in enumerate(meanings)}
-            choices.set_options(options, value=0 if len(meanings) == 1 else None)
-            choices.set_visibility(len(meanings) > 1)
-
-    async def choose(event: ValueChangeEventArguments[Any]) -> None:
-        if event.value is None:
-            return
-        chosen = meanings[event.value]
-        effects = await consequences(chosen.document)
-        if choices.value == event.value:
-            checked[:] = [chosen.document]
-            said.set_text("\n".join(chosen.sentences))
-            changed.set_text("\n".join(effects))
-            for each in (said, changed, save):
-                each.set_visibility(True)
-
-    with titled_dialog("Add a grant", wide=True) as dialog:
-        ui.label(
-            "Write whom it is for, what it may do, how much in which period, and to whom, such as"
-            ' "scout can send alice 5 USDC a day, ask me above 2". Or paste JSON. Nothing is'
-            " stored before you have seen how it was understood."
-        )
-        field = ui.textarea("Grant", on_change=clear_check).props("outlined autogrow")
-        error = sw.error_text()
-        choices = ui.radio({}, on_change=choose).props('data-testid="meanings"')
-        said = sw.text("", "sw-text sw-outcome sw-outcome-good", testid="said")
-        changed = sw.marked(sw.dim(), "consequences")
-        check = ui.button("Check", on_click=read).props('no-caps outline data-testid="check"')
-        _, save = submit_buttons(dialog, "Save", lambda: dialog.submit(checked[0]))
-    check.classes("sw-start")
-    clear_check()
-    found: Mapping[str, Any] | None = await result_of(dialog)
-    return found

@@ -293,6 +293,8 @@ def _show_links(latest: OneWallet) -> None:
     for name, path in (("Transactions", "/transactions"), ("Payments", "/payments")):
         ui.link(name, list_address(path, wallet=own_id))
     ui.link("Audit log", list_address("/audit", wallet=own_id))
+    who = f"agent:{latest.agents[0].id}" if len(latest.agents) == 1 else ""
+    ui.link("Add a grant", list_address("/policy", grant=who)).classes(sw.POLICY)
     for agent in latest.agents:
         ui.link(f"Agent {agent.name}", address_of(f"agent:{agent.id}")).classes("sw-text")
     for key in latest.keys:

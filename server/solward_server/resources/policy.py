@@ -3,20 +3,25 @@ the operator's names for recipients."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from solward.database.names import ContactRow
 from solward.operations.contacts import Contacts
+from solward.operations.policies.changes import read_policy
+from solward.operations.policies.grant_documents import GrantPolicy
 from solward.operations.policies.replay import replay_stored
 from solward.resources import policy as calls
 from solward.resources.declare import answer_json
-from solward.types.errors import InvalidRequest, LedgerUnavailable
+from solward.service.service import Solward
+from solward.types.errors import InvalidRequest, KeyRevoked, LedgerUnavailable, NotFound
 from solward.types.roles import Role
 from solward_server.http.auth import admin
 from solward_server.http.body import read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import Error
 from solward_server.openapi.route import Routes
+from solward_server.resources.wallets import limits_of
 
 _ERRORS: dict[int, Error] = {
     400: "grants[0].assets.USDC.per: is missing; one to four windows such as "
@@ -70,7 +75,43 @@ async def replay(context: RouteContext) -> dict[str, Any]:
     asked = calls.ReplayRequest.of(await read_body())
     draft = None if asked.draft is None else await context.service.policies.read(asked.draft)
     service = context.service
-    return await replay_stored(service.database, service.tokens, asked.days, draft)
+    found = await replay_stored(
+        service.database, service.tokens, asked.days, draft, newest=asked.newest
+    )
+    of = [] if draft is None else await _changed_wallets(service, draft)
+    leaving = []
+    for wallet_id in of[: calls.SHOWN_WALLETS]:
+        limits = await limits_of(service, wallet_id, draft=draft.sets if draft else None)
+        leaving.append(
+            {"walletId": wallet_id, "before": limits["canLeave"], "after": limits["drafted"]}
+        )
+    return found | {"wallets": len(of), "canLeave": leaving}
+
+
+async def _changed_wallets(service: Solward, draft: GrantPolicy) -> list[str]:
+    """Return the wallets that principals may use whose grants a draft changes."""
+    async with service.database.read() as connection:
+        stored = await read_policy(connection)
+    found: dict[str, None] = {}
+    for who in sorted({*stored.sets, *draft.sets}):
+        if stored.sets.get(who) == draft.sets.get(who):
+            continue
+        kind, _, own_id = who.partition(":")
+        named = [each.wallet for each in draft.sets.get(who, ()) if each.wallet is not None]
+        # A deleted principal keeps its grants, but uses no wallet.
+        with suppress(NotFound, KeyRevoked):
+            if kind == "agent":
+                named = [(await service.agents.get(own_id)).wallet_id]
+            elif kind == "schedule":
+                named = [(await service.schedules.get(own_id)).wallet_id]
+            elif kind == "wallet":
+                named = [own_id]
+            elif kind == "key":
+                only = await service.keys.wallet_of(own_id)
+                named = named or [each.id for each in await service.wallets.list()]
+                named = named if only is None else [only]
+            found |= dict.fromkeys(named)
+    return [*found]
 
 
 @contacts.serve(calls.LIST_CONTACTS, admin(Role.READ))

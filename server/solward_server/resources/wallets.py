@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -25,7 +25,7 @@ from solward.types.errors import (
 from solward.types.money import from_units, lamports_to_sol
 from solward.types.roles import Role
 from solward.vault.custody import MOST_OF_A_KEY
-from solward.vault.grants.model import USD_DECIMALS
+from solward.vault.grants.model import USD_DECIMALS, Grant
 from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store.wallets import ceilings_json, set_ceilings
@@ -215,7 +215,10 @@ def _usd(worth: Worth) -> dict[str, Any]:
 
 
 async def limits_of(
-    service: Solward, wallet_id: str, shown: Collection[str] | None = None
+    service: Solward,
+    wallet_id: str,
+    shown: Collection[str] | None = None,
+    draft: Mapping[str, Sequence[Grant]] | None = None,
 ) -> dict[str, Any]:
     """Return a wallet's limits and ceilings with what is spent and reserved, whether it is frozen,
     the amounts that its grants still allow, and the maximum that can leave it in a day.
@@ -223,6 +226,7 @@ async def limits_of(
     Args:
         shown: the principals whose grants, and whose schedules' grants, are included; None for the
             wallet and all who may use it.
+        draft: see `wallet_grants`.
     """
     wallet = await service.wallets.get(wallet_id)
     scope = f"wallet:{wallet.id}"
@@ -244,7 +248,7 @@ async def limits_of(
     of_keys = [each for each in schedules if each.key_id is not None]
     if shown is not None:
         shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}
-    keys = await service.keys.keys_of_wallet(wallet.id)
+    keys = await service.keys.keys_of_wallet(wallet.id, draft or ())
     grants = await wallet_grants(
         service.database,
         service.tokens,
@@ -254,6 +258,7 @@ async def limits_of(
         shown,
         keys.alike,
         [each.principal for each in of_keys],
+        draft,
     )
     state = {"walletId": wallet.id, "frozen": frozen is not None, "ceilings": ceilings_json(own)}
     return state | report | grants

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.browser import DESKTOP, PHONE, Browser
+from selenium.webdriver.common.keys import Keys
+from tests.support.browser import DESKTOP, PHONE, Browser, Keyboard
 from tests.support.processes import Service, funded_wallet
 
 pytestmark = pytest.mark.more
@@ -19,6 +20,7 @@ GRANT_JSON = (
     '{"who": "%s", "may": ["transfer"],'
     ' "assets": {"SOL": {"perTx": "1", "per": {"24h": "2"}}}, "to": ["any"]}'
 )
+STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 _numbers = itertools.count()
 
 
@@ -55,10 +57,13 @@ def sentences(api: httpx.Client) -> list[str]:
     return list(api.get("/policy").json()["sentences"])
 
 
+def written(browser: Browser) -> str:
+    return str(browser.one('textarea[aria-label="Grant"]').get_attribute("value"))
+
+
 def add(browser: Browser, text: str) -> None:
     browser.click("Add a grant")
     browser.fill("Grant", text)
-    browser.press("check")
 
 
 def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
@@ -71,9 +76,8 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert not browser.all('[data-testid="confirm"]')
     api.put(f"/policy/{key.who}", json={"grants": []})
     browser.fill("Grant", GRANT_JSON % key.who)
-    browser.press("check")
-    said = browser.marked("said").text
-    assert said == f"Key {key.name} may transfer up to 1 SOL at once and 2 a day, to anybody."
+    said = f"Key {key.name} may transfer up to 1 SOL at once and 2 a day, to anybody."
+    browser.until(lambda: browser.marked("said").text == said, "what is understood")
     assert browser.script("return document.documentElement.scrollWidth") <= PHONE[0]
     assert grants_of(api, key) == []
     browser.press("confirm")
@@ -82,14 +86,14 @@ def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
     assert grants_of(api, key) == []
     add(browser, said)
     browser.until(lambda: browser.marked("said").text == said, "the sentence read back")
-    assert "transactions in the last 7 days" in browser.marked("consequences").text
+    browser.until(lambda: "the last 30 days" in browser.marked("consequences").text, "effects")
     browser.press("confirm")
     browser.wait_for("The grant is in force")
     assert sentences(api) == [said]
     # Its last grant gone it may only read: never more than before.
     browser.click("Remove grant 1")
     browser.wait_for(f"without it {key.who} may only read.")
-    browser.wait_for("none would have ended differently")
+    browser.wait_for("In the last 30 days")
     browser.press("confirm")
     browser.wait_for("The grant is removed")
     assert grants_of(api, key) == []
@@ -104,12 +108,69 @@ def test_a_grant_in_a_persons_words_is_read_back_and_asked_back(
     browser.until(lambda: "a week" in browser.marked("meanings").text, "its meanings")
     assert not browser.all('[data-testid="confirm"]')
     browser.fill("Grant", f"{key.name} can send 1 sol per day to anyone, ask me above 0.5")
-    browser.press("check")
     stored = f"Key {key.name} may transfer up to 1 SOL a day, to anybody; above 0.5 SOL a person"
     browser.until(lambda: browser.marked("said").text == f"{stored} is asked.", "what is stored")
     browser.press("confirm")
     browser.wait_for("The grant is in force")
     assert f"{stored} is asked." in sentences(api)
+    assert browser.errors() == []
+
+
+def test_fields_write_the_grant_and_say_what_it_changes_by_the_keyboard(
+    browser: Browser, api: httpx.Client, service: Service, key: Key
+) -> None:
+    wallet = funded_wallet(api, f"of {key.name}", 2)
+    alice = "FAe4sisG95oZ42w7buUn5qEE4TAnfTTFPiguZUHmhiF"
+    api.post("/contacts", json={"address": alice, "name": f"alice {key.name}"})
+    with service.client(key.token) as asker:
+        sent = asker.post(f"/wallets/{wallet}/transfer", json={"to": STRANGER, "amount": 0.25})
+        assert sent.status_code == 200, sent.text
+    (record, *_) = api.get(f"/wallets/{wallet}/transactions").json()["transactions"]
+    keys = Keyboard(browser)
+    # As the links of an agent's and a wallet's page open it.
+    browser.answered(f"/policy?grant={key.who}")
+    browser.one('[data-testid="grant-who"]')
+    keys.write("Asset", "SOL")
+    keys.write("At most", "0.5")
+    browser.until(lambda: "may transfer up to 0.5 SOL" in written(browser), "the sentence")
+    keys.to("To whom")
+    keys.press(f"alice {key.name}", Keys.ENTER)
+    keys.write("Ask me above", "0.2")
+    stored = f"Key {key.name} may transfer up to 0.5 SOL a day, to {alice}; above 0.2 SOL a person"
+    said = f"{stored} is asked.\n{alice} is alice {key.name}."
+    browser.until(lambda: browser.marked("said").text == said, "what is stored")
+    browser.wait_for("1 would have been refused")
+    effects = browser.marked("consequences").text
+    assert f"Grant 1 does not let key {key.name} transfer SOL to {STRANGER}" in effects
+    assert browser.one(f'a[href="/transactions/{record["id"]}"]').is_displayed()
+    # Now it may swap any token.
+    assert {each.text for each in browser.all(".sw-before-after .sw-bad")} == {"any amount"}
+    rows = [each.text for each in browser.all(".sw-before-after tr")]
+    assert "Every other token\nany amount\nnothing" in rows
+    assert grants_of(api, key) is None
+    keys.enter("Save")
+    browser.wait_for("The grant is in force")
+    assert f"{stored} is asked." in sentences(api)
+    assert browser.errors() == []
+
+
+def test_a_changed_sentence_fills_in_the_fields_and_an_older_meaning_cannot_be_saved(
+    browser: Browser, api: httpx.Client, key: Key
+) -> None:
+    browser.answered("/policy?grant=")
+    browser.fill("Grant", f"{key.name} can stake 3 SOL a week, at most 1 at once")
+    browser.until(lambda: browser.all('[data-testid="confirm"]'), "its effects")
+    values = {
+        name: browser.one(f'[aria-label="{name}"]').get_attribute("value")
+        for name in ("Asset", "At most", "At most at once")
+    }
+    assert values == {"Asset": "SOL", "At most": "3", "At most at once": "1"}
+    browser.fill("Grant", f"{key.name} can stake 3 SOL a week, fees up to 0.005 SOL a day")
+    browser.wait_for("more than the fields can")
+    browser.fill("Grant", f"{key.name} can stake 3 SOL")
+    browser.until(lambda: "a week" in browser.marked("meanings").text, "its meanings")
+    assert not browser.all('[data-testid="confirm"]')
+    assert grants_of(api, key) is None
     assert browser.errors() == []
 
 

@@ -120,9 +120,9 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         "/payments",
         (first('[data-testid^="payment-"] button[aria-label^="Details"]'),),
     ),
-    "pages.policy._ask_new_grant": (
+    "pages.grant_form.ask_new_grant": (
         "/policy",
-        (clicks("Add a grant"), fills("Grant", "somebody may do something"), presses("check")),
+        (clicks("Add a grant"), fills("Grant", "somebody may do something")),
     ),
 }
 

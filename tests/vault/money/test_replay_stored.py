@@ -384,6 +384,46 @@ async def test_days_and_size_are_bounded(service: Service, monkeypatch: pytest.M
         await service.replay()
 
 
+async def test_only_the_newest_are_judged_and_the_answer_counts_the_others(
+    service: Service,
+) -> None:
+    await service.edit(policy(grant(most=1_000)))
+    for units in (10, 20, 30, 40):
+        await service.ask(Actor(AGENT), [pays(units)])
+    draft = policy(grant(most=45))
+    assert (await service.replay(draft))["changed"] == 2
+    found = await replay_stored(service.database, TOKENS, 30, draft, newest=2)
+    # 30 has room again, because 10 and 20 were not counted.
+    assert [found[name] for name in ("judged", "omitted", "changed")] == [2, 2, 1]
+    found = await replay_stored(service.database, TOKENS, 30, draft, newest=4)
+    assert [found[name] for name in ("judged", "omitted", "changed")] == [4, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lines": '[{"operation": "transfer", "asset": 7}]'},
+        {"lines": "[" * 2_000},
+        {"terms": "null"},
+        {"terms": "{}"},
+        {"prices": '{"SOL": {"usd": "1/0", "decimals": 9, "takenMs": 1}}'},
+        {"chain": "{"},
+    ],
+)
+async def test_a_record_that_cannot_be_read_stops_no_other(
+    service: Service, wrong: dict[str, str]
+) -> None:
+    await service.edit(policy(grant(most=1_000)))
+    for units in (30, 30, 30, 30):
+        await service.ask(Actor(AGENT), [pays(units)])
+    async with service.database.write() as connection:
+        seq = (await connection.execute(select(judged_effects.c.seq))).scalars().all()[1]
+        statement = update(judged_effects).where(judged_effects.c.seq == seq)
+        await connection.execute(statement.values(**wrong))
+    found = await service.replay(policy(grant(most=65)))
+    assert [found[name] for name in ("judged", "unread", "changed")] == [3, 1, 1]
+
+
 async def test_a_service_without_grants_and_without_history_has_nothing_to_change(
     service: Service, tmp_path: Path
 ) -> None:

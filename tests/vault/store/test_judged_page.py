@@ -66,7 +66,7 @@ async def test_pages_follow_the_order_of_judgement_and_not_the_clock(database: D
     async with database.read() as connection:
         first, count = await first_judged(connection, 100)
         assert count == 3
-        newest, seq = await judged_page(connection, first, 2)
+        newest, seq, _ = await judged_page(connection, first, 2)
         pages = [newest, (await judged_page(connection, seq, 2))[0]]
         assert await first_judged(connection, 300) == (0, 0)
     names = [[past.judged.transaction_id for past in page] for page in pages]
@@ -85,7 +85,7 @@ async def test_what_was_given_back_counts_no_more(database: Database) -> None:
         await ended(connection, "one host's word", TransactionStatus.FAILED, spent)
         await ended(connection, "tokens", TransactionStatus.FAILED, {"SOL": 0, MINT: 3})
     async with database.read() as connection:
-        rows, _seq = await judged_page(connection, 0)
+        rows, *_ = await judged_page(connection, 0)
     assert {row.judged.transaction_id: row.kept for row in rows} == {
         "pending": CountedPart.ALL,
         "confirmed": CountedPart.ALL,
@@ -107,7 +107,7 @@ async def test_a_hold_that_was_carried_out_counts_as_what_was_carried_out(
             own["digest"] = state.value
             await connection.execute(insert(holds), [columns | own])
     async with database.read() as connection:
-        rows, _seq = await judged_page(connection, 0)
+        rows, *_ = await judged_page(connection, 0)
     assert [(row.judged.transaction_id, row.kept) for row in rows] == [
         ("held", CountedPart.ALL),
         ("denied", CountedPart.ALL),

@@ -83,6 +83,7 @@ async def wallet_grants(
     shown: Collection[str] | None = None,
     alike: Sequence[KeyGroup] = (),
     within: Sequence[str] = (),
+    draft: Mapping[str, Sequence[Grant]] | None = None,
 ) -> dict[str, Any]:
     """Return `grants` of a wallet and of its users, and `canLeave`, all read at one moment.
 
@@ -93,6 +94,7 @@ async def wallet_grants(
         alike: keys that may use it and are not in `callers`.
         within: schedules made by keys. They do not count for `canLeave`, because their grants only
             narrow those of the key.
+        draft: principal -> its grants in a draft policy, whose `canLeave` is added as `drafted`.
     """
     wallet = f"wallet:{wallet_id}"
     principals = [wallet, *(who for who, _ in callers), *within]
@@ -100,11 +102,17 @@ async def wallet_grants(
         now = await database.moment(connection)
         sets = await _read_sets(connection, principals)
         leaving = can_leave(wallet_id, ceilings, callers, sets, now, alike)
-        named = _principals_to_name([wallet, *leaving.through], sets)
+        drafted = leaving
+        if draft is not None:
+            drafted = can_leave(wallet_id, ceilings, callers, draft, now, alike)
+        named = _principals_to_name([wallet, *leaving.through, *drafted.through], sets)
         names = await names_of(connection, tokens, named)
         visible = {who: each for who, each in sets.items() if shown is None or who in shown}
         grants = await grants_report(connection, visible, names, now, wallet_id)
-    return {"grants": grants, "canLeave": leaving.to_json(wallet_id, names, shown)}
+    report = {"grants": grants, "canLeave": leaving.to_json(wallet_id, names, shown)}
+    if draft is not None:
+        report["drafted"] = drafted.to_json(wallet_id, names, shown)
+    return report
 
 
 async def principal_grants(

@@ -326,9 +326,18 @@ def _findings_of(decision: Decision) -> tuple[Finding, ...]:
 
 
 async def replay_stored(
-    database: Database, tokens: TokenList, days: int, draft: GrantPolicy | None = None
+    database: Database,
+    tokens: TokenList,
+    days: int,
+    draft: GrantPolicy | None = None,
+    newest: int | None = None,
 ) -> dict[str, Any]:
     """Return as JSON the decisions of the last `days` that a draft or the current policy changes.
+
+    A transaction whose record cannot be read is counted, and stops no other.
+
+    Args:
+        newest: the number of transactions to judge; None for all.
 
     Raises:
         InvalidRequest: `days` is out of range, or more than `MOST_REPLAYED` transactions were
@@ -344,27 +353,41 @@ async def replay_stored(
         from_ms = (await database.moment(connection)).database_ms - days * DAY_MS
         longest_ms = max(in_force.longest_ms, drafted.longest_ms)
         seq, count = await first_judged(connection, from_ms - longest_ms)
-    if count > MOST_REPLAYED:
+        omitted = 0
+        if newest is not None and count > newest:
+            seq = int(await connection.scalar(_NEWEST, {"b_offset": newest - 1}) or seq)
+            _, of_days = await first_judged(connection, from_ms)
+            omitted = max(0, of_days - newest)
+    if newest is None and count > MOST_REPLAYED:
         raise InvalidRequest(
             f"days must be fewer: {count} transactions were judged in these days and the longest"
             f" window before, and at most {MOST_REPLAYED} are replayed"
         )
     run = Replay(in_force, version, drafted, report_from_ms=from_ms, max_changes=MOST_CHANGES)
+    unread = 0
     while seq:
         async with database.read() as connection:
-            page, seq = await judged_page(connection, seq)
+            page, seq, wrong = await judged_page(connection, seq)
             past = await _add_facts(connection, page)
+        unread += wrong
         await asyncio.to_thread(run.add, past)
     found = run.result()
     async with database.read() as connection:
         sentences = [await _change_sentence(connection, tokens, each) for each in found.changes]
-    return _json(days, version, found, sentences)
+    counted = {"omitted": omitted, "unread": unread}
+    return _json(days, version, found, sentences) | counted
 
 
 # The number of transactions in one query.
 _PAGE: Final = 500
 _FIRST_JUDGED = select(func.min(judged_effects.c.seq), func.count()).where(
     judged_effects.c.created_ms > bindparam("b_after")
+)
+_NEWEST = (
+    select(judged_effects.c.seq)
+    .order_by(judged_effects.c.seq.desc())
+    .limit(1)
+    .offset(bindparam("b_offset"))
 )
 _PAGE_JUDGED = (
     select(judged_effects, transactions.c.status, holds.c.state)
@@ -390,10 +413,11 @@ async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int,
 
 async def judged_page(
     connection: AsyncConnection, seq: int, size: int = _PAGE
-) -> tuple[list[PastRecord], int]:
+) -> tuple[list[PastRecord], int, int]:
     """Return up to `size` transactions from `seq` on, in the order in which they were judged.
 
-    The second value is the `seq` of the next page, 0 if there is none.
+    The second value is the `seq` of the next page, 0 if there is none; the third is the number of
+    records that cannot be read, which are left out.
     """
     found = await connection.execute(_PAGE_JUDGED, {"b_seq": seq, "b_size": size})
     rows = [dict(row._mapping) for row in found]
@@ -404,7 +428,8 @@ async def judged_page(
     if failed:
         for id_, asset, units in await connection.execute(_KEPT_BY_FAILED, {"ids": failed}):
             counted[id_][asset] = int(units)
-    past = []
+    past: list[PastRecord] = []
+    unread = 0
     for row in rows:
         left, kept = counted.get(row["transaction_id"]), CountedPart.ALL
         if row["state"] == HoldState.EXECUTED.value:
@@ -412,8 +437,18 @@ async def judged_page(
             kept = CountedPart.NOTHING
         elif left is not None and not any(left[asset] for asset in left if asset != COSTS):
             kept = CountedPart.COSTS if left else CountedPart.NOTHING
-        past.append(PastRecord(from_row(row), kept))
-    return past, int(rows[-1]["seq"]) + 1 if rows else 0
+        try:
+            past.append(PastRecord(from_row(row), kept))
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):
+            unread += 1
+    return past, int(rows[-1]["seq"]) + 1 if rows else 0, unread
 
 
 class _KnownFacts(NamedTuple):
