@@ -11,9 +11,10 @@ import pytest
 from solward.client import NetworkFee, Transaction, TransactionFilter
 from solward.solana.token_list import token_list
 from solward.types.address_book import AddressBook, KnownAddress
+from solward.types.errors import InvalidRequest
 from solward_dashboard.links import explorer_address
 from solward_dashboard.pages.transaction import amount, fee_facts, row
-from solward_dashboard.pages.transactions import matches
+from solward_dashboard.pages.transactions import record_filter
 from solward_dashboard.wording import token_text
 
 TOKENS = token_list("localnet")
@@ -126,31 +127,24 @@ def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
     ) == [("Network fee", "0.000005 SOL")]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "shown"),
-    [
-        (TransactionFilter(), True),
-        (TransactionFilter(wallet_id="w1", type="transfer", status="confirmed"), True),
-        (TransactionFilter(wallet_id="w2"), False),
-        (TransactionFilter(type="swap"), False),
-        (TransactionFilter(status="blocked"), False),
-        (" PAYROLL ", True),
-        ("0.5", True),
-        ("nothing", False),
-        (TransactionFilter(agent_id="a1"), False),
-        (TransactionFilter(recipient="x"), True),
-        (TransactionFilter(recipient="y"), False),
-        (TransactionFilter(since=datetime(2026, 11, 21, 12, tzinfo=UTC)), True),
-        (TransactionFilter(since=datetime(2026, 11, 21, 13, tzinfo=UTC)), False),
-        (TransactionFilter(until=datetime(2026, 11, 21, 12, tzinfo=UTC)), False),
-        (TransactionFilter(until=datetime(2026, 11, 21, 13, tzinfo=UTC)), True),
-    ],
-)
-def test_a_filter_lets_through_what_fits_all_of_it(
-    chosen: TransactionFilter | str, shown: bool
-) -> None:
-    wanted, search = (TransactionFilter(), chosen) if isinstance(chosen, str) else (chosen, "")
-    assert matches(record(), wanted, search, "payroll") is shown
+def test_an_address_is_a_filter_and_a_wrong_value_is_named() -> None:
+    agent = "b9f18163-42c5-477e-9824-368184e65079"
+    given = {
+        "wallet": "w1",
+        "agent": agent,
+        "key": "k1",
+        "rule": "max_per_tx",
+        "until": "2026-11-21",
+    }
+    wanted = record_filter(given)
+    assert (wanted.wallet_id, wanted.agent_id, wanted.rule) == ("w1", agent, "max_per_tx")
+    assert wanted.principal == "key:k1"
+    # Until the end of the day.
+    assert str(wanted.until).startswith("2026-11-22T00:00:00")
+    assert record_filter({}) == TransactionFilter()
+    for wrong in ({"status": "<script>"}, {"q": "x" * 10_000}, {"since": "yesterday"}):
+        with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+            record_filter(wrong)
 
 
 @pytest.mark.parametrize(

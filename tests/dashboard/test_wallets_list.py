@@ -10,16 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
-from nicegui import Client, ui
-from nicegui.page import page
 
-from solward.client import ApiError, SolwardClient, TokenBalance, Wallet
+from solward.client import ApiError, Balance, SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
-from solward_dashboard.lists import PagedCards
 from solward_dashboard.pages.overview import fetch_exposures
 from solward_dashboard.pages.wallets import (
-    Holding,
-    fetch_holding,
+    fetch_balance,
     find_wallets,
     raise_if_all,
     tokens_text,
@@ -77,74 +73,20 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
         yield service
 
 
-class Card:
-    """The card of a wallet, and what it was told that the wallet holds."""
-
-    told: dict[str, Holding | ApiError | None]
-
-    def __init__(self, told: dict[str, Holding | ApiError | None]) -> None:
-        self.element = ui.element("li")
-        self.told = told
-
-    def show(self, wallet: Wallet, found: Holding | ApiError | None) -> None:
-        self.told[wallet.id] = found
-
-
-class Cards:
-    """The wallets' page, and what each card of it was told."""
-
-    def __init__(self, size: int) -> None:
-        self.told: dict[str, Holding | ApiError | None] = {}
-        with Client(page("/wallets")):
-            self.shown = PagedCards[Wallet, Holding | ApiError](
-                "wallets",
-                "Search",
-                size,
-                find_wallets,
-                lambda _: Card(self.told),
-                "None.",
-                fetch_holding,
-            )
-
-    async def fetch(self) -> dict[str, Holding | ApiError | None]:
-        """What the wallets hold that are shown now."""
-        wallets = await shared.api().wallets.list()
-        found = await self.shown.fetch(wallets)
-        self.shown.show(wallets, found)
-        return found
-
-
-async def test_only_what_is_shown_is_asked_for_a_few_at_a_time(service: Service) -> None:
-    cards = Cards(24)
-    await cards.fetch()
-    service.asked.clear()
-    cards.shown._pages.set_value(11)
-    answer = await cards.fetch()
-    shown = {f"id-{number}" for number in range(240, 264)}
-    assert set(answer) == set(service.asked) == shown
-    assert cards.told.keys() > shown
-    assert 1 < service.most <= 6
-
-
-async def test_the_first_ones_are_asked_for_before_anything_is_shown(service: Service) -> None:
-    found = await Cards(3).fetch()
-    holdings = [each for each in found.values() if isinstance(each, Holding)]
-    assert [each.frozen for each in holdings] == [False, True, False]
-    assert holdings[0].balance.sol == Decimal("1.5")
-
-
 async def test_a_wallet_that_cannot_be_read_hides_no_other(service: Service) -> None:
     service.unread = {"id-1"}
-    holdings = await Cards(3).fetch()
-    assert str(holdings["id-1"]) == "too many tokens"
-    assert [isinstance(each, Holding) for each in holdings.values()] == [True, False, True]
+    balances = await shared.fetch_each(("id-0", "id-1", "id-2"), fetch_balance)
+    assert str(balances["id-1"]) == "too many tokens"
+    assert [isinstance(each, Balance) for each in balances.values()] == [True, False, True]
+    assert 1 < service.most <= 6
+    raise_if_all([*balances.values()])
     exposures = await fetch_exposures()
     assert exposures.of_text == "across 24 of 300 wallets, 1 cannot be read now"
     service.unread = {f"id-{number}" for number in range(300)}
     with pytest.raises(ApiError, match="too many tokens"):
         await fetch_exposures()
     with pytest.raises(ApiError, match="too many tokens"):
-        raise_if_all([*(await Cards(3).fetch()).values()])
+        raise_if_all([await fetch_balance("id-0"), await fetch_balance("id-1")])
 
 
 def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None:

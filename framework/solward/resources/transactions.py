@@ -120,6 +120,19 @@ class TransactionFilter(Request):
     status: str | None = declared(
         Choice("Only this status.", options=tuple(map(str, TransactionStatus))), default=None
     )
+    principal: str | None = declared(
+        Text("Only records that this principal asked for, such as `key:<id>`."), default=None
+    )
+    rule: str | None = declared(Text("Only refusals by this rule."), default=None)
+    q: str | None = declared(
+        Text(
+            "Only records with this text, in any case, in id, type, status, principal, signature,"
+            " reason or details; the details of plugins' transactions are not searched.",
+            most=200,
+            cli="--search",
+        ),
+        default=None,
+    )
     since: datetime | str | None = declared(Past("Only records from this time on."), default=None)
     until: datetime | str | None = declared(Past("Only records before this time."), default=None)
 

@@ -13,12 +13,25 @@ The JSON of an ended record is written once and cached. Otherwise `GET transacti
 from __future__ import annotations
 
 import functools
+import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, literal_column, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
@@ -26,7 +39,7 @@ from solward.database.prepared import Prepared
 from solward.database.tables import transactions
 from solward.support import jsontext
 from solward.types.errors import InvalidRequest, NotFound
-from solward.types.record import TransactionRecord, TransactionStatus
+from solward.types.record import PLUGIN_DETAILS, TransactionRecord, TransactionStatus
 from solward.vault.store import transactions as store
 
 MOST_WALKED = 2_000
@@ -44,7 +57,22 @@ _INDEXED = {
 }
 _YES: ColumnElement[int] = literal_column("1").label("fits")
 _NO: ColumnElement[int] = literal_column("0").label("place")
-_FIELDS = (*_INDEXED_FIELDS, "type", "status")
+_FIELDS = (*_INDEXED_FIELDS, "type", "status", "principal", "rule", "q")
+_COLUMNS = transactions.c
+# A plugin's own words are not searched: they may name any address.
+_SEARCHED = (
+    *(_COLUMNS[name] for name in ("id", "type", "status", "principal", "signature", "error")),
+    case((_COLUMNS.details.not_like(f'%"{PLUGIN_DETAILS}"%'), _COLUMNS.details), else_=""),
+)
+_ESCAPE = "!"
+# Conditions on other fields than a column's value. The last rule of a refused record refused it.
+_CONDITIONS = {
+    "rule": and_(
+        _COLUMNS.status == TransactionStatus.BLOCKED.value,
+        cast(_COLUMNS.guardrails_applied, Text).like(bindparam("b_rule"), escape=_ESCAPE),
+    ),
+    "q": or_(*(func.lower(each).like(bindparam("b_q"), escape=_ESCAPE) for each in _SEARCHED)),
+}
 
 # The number of records that an export has in memory at once.
 EXPORT_PAGE: Final = 50
@@ -63,6 +91,8 @@ class RecordFilter:
 
     Attributes:
         recipient: the recipient's address.
+        rule: the rule that refused the transaction.
+        q: a text in one of the record's own texts, in any case.
         since_ms: the earliest time, in milliseconds since the Unix epoch.
         until_ms: the end of the time range, exclusive.
     """
@@ -72,6 +102,9 @@ class RecordFilter:
     recipient: str | None = None
     type: str | None = None
     status: str | None = None
+    principal: str | None = None
+    rule: str | None = None
+    q: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
 
@@ -209,6 +242,10 @@ async def filtered_ids(
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
     names = tuple(name for name in _FIELDS if name in given)
     parameters: dict[str, Any] = {f"b_{name}": given[name] for name in names}
+    if wanted.rule is not None:
+        parameters["b_rule"] = f'%"{_escape_like(wanted.rule)}"]'
+    if wanted.q is not None:
+        parameters["b_q"] = f"%{_escape_like(wanted.q.lower())}%"
     parameters |= {
         "b_limit": limit,
         "b_since": wanted.since_ms or 0,
@@ -223,6 +260,11 @@ async def filtered_ids(
     # More records may follow a full page, and a page that ended with its walk.
     is_over = len(rows) < limit and not (is_walked and rows and rows[-1][2] == MOST_WALKED)
     return RecordPage([row[0] for row in rows if row[1]], None if is_over else rows[-1][0])
+
+
+def _escape_like(text: str) -> str:
+    """Return a text that LIKE takes as it is."""
+    return re.sub("[%_!]", r"!\g<0>", text)
 
 
 @functools.cache
@@ -245,7 +287,11 @@ def _page_query(names: tuple[str, ...], *, older: bool) -> tuple[Prepared, bool]
         if walked in _INDEXED:
             conditions.append(_INDEXED[walked])
     order = (columns.created_ms.desc(), columns.seq.desc())
-    others = [columns[name] == bindparam(f"b_{name}") for name in names if name != walked]
+    others: list[ColumnElement[bool]] = [
+        _CONDITIONS[name] if name in _CONDITIONS else columns[name] == bindparam(f"b_{name}")
+        for name in names
+        if name != walked
+    ]
     if not others:
         found = select(columns.id, _YES, _NO).where(*conditions).order_by(*order)
         return Prepared(found.limit(bindparam("b_limit"))), False

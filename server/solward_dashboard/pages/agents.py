@@ -1,4 +1,4 @@
-"""The agents page, with a card for each agent; the page of one agent; and the chat with it."""
+"""The agents page, a table; the page of one agent; and the chat with it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from nicegui import ui
 
-from solward.client import Agent, Decision, Hold, NotFoundError
-from solward.resources.agents import Said
+from solward.client import Agent, Decision, Hold
+from solward.resources.agents import AgentStatus, Said
 from solward.resources.declare import declared_fields
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.types.errors import SolwardError
@@ -21,11 +22,12 @@ from solward_dashboard.dialogs import confirmed
 from solward_dashboard.frame import Poll, frame, frame_of_one
 from solward_dashboard.leaving import grants_card, holds_card
 from solward_dashboard.links import address_of, list_address
-from solward_dashboard.lists import NewestFirst, PagedCards, search_words
+from solward_dashboard.lists import Bulk, ListTable, NewestFirst, Row, search_words
 from solward_dashboard.pages.agent_form import change_agent, create_agent
 from solward_dashboard.wording import (
     ago,
     cut,
+    day,
     interval_text,
     local_times,
     plain,
@@ -35,7 +37,6 @@ from solward_dashboard.wording import (
 )
 
 EVERY_S = 5.0
-SHOWN = 12
 SEARCH_LABEL = "Search by name, status, wallet or model"
 _NONE_YET = "No agent yet. Create one: it gets its own wallet, and spends within its guardrails."
 _MODEL_BARS = (
@@ -43,6 +44,7 @@ _MODEL_BARS = (
     ("USD for the model in a day", "maxUsdPerDay", "usd", " USD"),
 )
 _STATUS_CLASSES = {"running": "sw-confirmed", "paused": "sw-pending", "error": "sw-blocked"}
+_STATUS_TONES = {name: each.replace("-", "-text-") for name, each in _STATUS_CLASSES.items()}
 NEWEST = 20
 # Entries of a page that stays open; loading older ones raises it.
 _MOST = 500
@@ -52,106 +54,58 @@ ACTIVE = ("running", "error")
 _LONGEST = declared_fields(Said)["message"].schema()["maxLength"]
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """An agent's last decision, and its limits (`GET /agents/:id/limits`)."""
-
-    last: Decision | None
-    limits: Mapping[str, Any]
-
-
 def page() -> None:
     """Build the page once for a visitor; elements are updated in place."""
     with frame("/agents") as freshness:
-        chat = Chat()
+        known: list[Sequence[Agent]] = []
         # Names of wallets never change.
         wallets: dict[str, str] = {}
-        cards = PagedCards[Agent, Activity](
-            "agents",
-            SEARCH_LABEL,
-            SHOWN,
-            lambda agents, search: find_agents(agents, wallets, search),
-            lambda agent: _Card(agent, wallets, chat.open),
-            _NONE_YET,
-            fetch_activity,
-        )
-        with cards.toolbar:
-            sw.button("New agent", create_agent, icon="add", look=sw.PRIMARY, needs=sw.POLICY)
 
-        async def fetch() -> tuple[Sequence[Agent], Mapping[str, Activity | None]]:
+        def find(search: str) -> Sequence[Row] | None:
+            if not known:
+                return None
+            return [_row(each, wallets) for each in find_agents(known[0], wallets, search)]
+
+        bulk = (
+            Bulk("Start", "play_arrow", lambda own, _: api().agents.start(own)),
+            Bulk("Pause", "pause", lambda own, _: api().agents.pause(own)),
+        )
+        statuses = [*map(str, AgentStatus)]
+        table = ListTable("agent", SEARCH_LABEL, statuses, find, bulk, create_agent, _NONE_YET)
+
+        async def fetch() -> Sequence[Agent]:
             agents = await api().agents.list()
             if not {each.wallet_id for each in agents} <= wallets.keys():
                 wallets.update({each.id: each.name for each in await api().wallets.list()})
-            return agents, await cards.fetch(agents)
+            return agents
 
-        def show(found: tuple[Sequence[Agent], Mapping[str, Activity | None]]) -> None:
-            agents, activities = found
-            running = sum(each.status == "running" for each in agents)
-            cards.show(agents, activities, f", {running} running")
-            chat.show(agents)
+        def show(agents: Sequence[Agent]) -> None:
+            known[:] = [agents]
+            table.note = f", {sum(each.status == 'running' for each in agents)} running"
+            table.draw()
 
         Poll(freshness, EVERY_S, fetch, show)
 
 
-async def fetch_activity(agent_id: str) -> Activity | None:
-    """Fetch an agent's activity; None if the agent was deleted meanwhile."""
-    try:
-        decisions, limits = await asyncio.gather(
-            api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
-        )
-    except NotFoundError:
-        return None
-    return Activity(decisions[0] if decisions else None, limits)
-
-
-class _Card:
-    def __init__(
-        self, agent: Agent, wallets: Mapping[str, str], chat: Callable[[Agent], None]
-    ) -> None:
-        self._wallets = wallets
-        with ui.element("li").classes("sw-card") as self.element:
-            with sw.row("sw-nowrap"):
-                self._name = ui.link(agent.name, address_of(f"agent:{agent.id}"))
-                self._name.classes("sw-card-title sw-text")
-                ui.space()
-                self._status = status_badge()
-            with sw.row("sw-dim"):
-                self._wallet = ui.link("…", address_of(f"wallet:{agent.wallet_id}"))
-                self._model = sw.text()
-            self._strategy = StrategyText()
-            self._bars = limit_bars()
-            with sw.stack("sw-last"):
-                with sw.row("sw-nowrap"):
-                    self._action = sw.text("No decision yet", "sw-mono sw-cut sw-grow")
-                    self._ago = sw.dim("", "sw-keep")
-                self._outcome = sw.text("", "sw-text sw-two")
-                self._reasoning = sw.dim("", "sw-text sw-two")
-            self._error = sw.optional_text("sw-bad sw-text sw-clamp")
-            with sw.row("sw-switches"):
-                self._buttons = agent_buttons(chat)
-                ui.space()
-                more = ui.link("Decisions", address_of(f"agent:{agent.id}")).classes("sw-more")
-                more.props["aria-label"] = f"Decisions of {agent.name}"
-
-    def show(self, agent: Agent, found: Activity | None) -> None:
-        sw.marked(self.element, f"agent-{agent.name}")
-        self._name.set_text(agent.name)
-        self._status.show(agent.status)
-        self._wallet.set_text(self._wallets.get(agent.wallet_id, "its wallet"))
-        self._model.set_text(provider_text(agent))
-        self._strategy.show(agent.strategy)
-        self._buttons.show(agent)
-        last = None if found is None else found.last
-        # The last decision's outcome repeats the error.
-        repeated = last is not None and last.outcome == agent.error
-        self._error.set_text("" if repeated else local_times(agent.error or ""))
-        if found is not None:
-            self._bars.show(found.limits)
-        if last is not None:
-            self._action.set_text(action_text(last))
-            self._ago.set_text(f"cycle {last.cycle:,}, {ago(last.timestamp)}")
-            self._outcome.set_text(local_times(last.outcome))
-            self._reasoning.set_text(last.reasoning)
+def _row(agent: Agent, wallets: Mapping[str, str]) -> Row:
+    limit = agent.guardrails["dailySpendingLimitSol"]
+    cells = {
+        "name": agent.name,
+        "status": agent.status,
+        "wallet": wallets.get(agent.wallet_id, "its wallet"),
+        "model": model_text(agent),
+        "every": interval_text(agent.loop_interval_ms),
+        "limit": plain(limit),
+        "error": local_times(agent.error or ""),
+        "created": day(agent.created_at),
+    }
+    keys = {"every": agent.loop_interval_ms, "limit": Decimal(limit), "created": agent.created_at}
+    links = {
+        "name": address_of(f"agent:{agent.id}"),
+        "wallet": address_of(f"wallet:{agent.wallet_id}"),
+    }
+    tones = {"status": _STATUS_TONES.get(agent.status, ""), "error": "sw-bad"}
+    return Row(agent.id, cells, keys, links, tones)
 
 
 def status_badge() -> sw.LiveContent[str]:
@@ -177,12 +131,8 @@ def limit_bars() -> sw.LiveContent[Mapping[str, Any]]:
     return sw.LiveContent(build, "sw-bars")
 
 
-def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.LiveContent[Agent]:
-    """Return the buttons that an agent's status allows: start, pause, stop, chat, delete.
-
-    Args:
-        leaves: whether a deletion leads back to the page of all agents.
-    """
+def agent_buttons(chat: Callable[[Agent], None]) -> sw.LiveContent[Agent]:
+    """Return the buttons that an agent's status allows: start, pause, stop, chat, delete."""
 
     def build(agent: Agent) -> None:
         calls, active = api().agents, agent.status in ACTIVE
@@ -197,8 +147,7 @@ def agent_buttons(chat: Callable[[Agent], None], *, leaves: bool = False) -> sw.
 
         async def delete() -> None:
             await calls.delete(agent.id)
-            if leaves:
-                ui.navigate.to("/agents")
+            ui.navigate.to("/agents")
 
         if agent.status != "running":
             # The first start is the decision that the agent may act at all.
@@ -278,11 +227,16 @@ def usage_text(usage: Mapping[str, Any] | None) -> str:
     return f"{plain(usage['inputTokens'])} + {plain(usage['outputTokens'])} tokens{price}"
 
 
+def model_text(agent: Agent) -> str:
+    """Return an agent's provider and model."""
+    model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
+    return f"{agent.llm_provider}{model}"
+
+
 def provider_text(agent: Agent) -> str:
     """Return an agent's provider and model, and how often it decides."""
     demo = "" if agent.is_llm else " (not a language model)"
-    model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
-    return f"{agent.llm_provider}{demo}{model}, {interval_text(agent.loop_interval_ms)}"
+    return f"{model_text(agent)}{demo}, {interval_text(agent.loop_interval_ms)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +276,7 @@ def page_of_one(agent_id: str) -> None:
                 head = sw.LiveContent(_show_head, "sw-row")
             error = sw.optional_text("sw-bad sw-text")
             with sw.row():
-                buttons = agent_buttons(chat.open, leaves=True)
+                buttons = agent_buttons(chat.open)
                 for words, icon, act in (
                     ("Change", "edit", lambda: change_agent(latest[0])),
                     ("Clone", "content_copy", lambda: create_agent(latest[0])),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from urllib.parse import urlencode
 
 from fastapi import Request, Response
@@ -14,92 +14,39 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from nicegui import ui
 
 from solward import TransactionStatus, TransactionType
-from solward.client import Agent, ClientError, Contact, Transaction, TransactionFilter, Wallet
+from solward.client import (
+    BadRequest,
+    ClientError,
+    Contact,
+    NotFoundError,
+    Transaction,
+    TransactionFilter,
+)
 from solward.client.arguments import request_fields
 from solward.resources.declare import fields_of
 from solward.resources.policy import NewContact
-from solward.solana.token_list import token_list
+from solward.solana.token_list import TokenList, token_list
 from solward.support.clock import iso, now_ms
-from solward.types.address_book import AddressBook
 from solward.types.errors import InvalidRequest
-from solward.types.record import PLUGIN_DETAILS, recipient_of
+from solward.types.record import amount_of
+from solward.types.roles import key_principal
 from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import show_dialog
 from solward_dashboard.forms import RECIPIENT_HINT, FormError, RequestForm
 from solward_dashboard.frame import Freshness, Poll, frame
+from solward_dashboard.links import address_of
+from solward_dashboard.lists import PAGE, Address, Row, RowTable
 from solward_dashboard.pages.transaction import row as record_row
 from solward_dashboard.pages.transaction import show_record
-from solward_dashboard.wording import ASKING, counted, midnight
+from solward_dashboard.wording import People, counted, midnight, short
 
-_ALL = TransactionFilter()
 EVERY_S = 3.0
-LIMIT = 50
-# Page size for older records, and if more happened than `LIMIT` holds.
-MORE = 250
-_STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
-# Amounts, addresses and reasons are never truncated: a truncated one reads as another.
-_WHOLE = {"wrapText": True, "autoHeight": True, "cellClass": "sw-whole"}
-_COLUMNS = [
-    {"field": "at", "hide": True, "sort": "desc"},
-    {"headerName": "Status", "field": "status", "minWidth": 95, "cellClassRules": _STATUS_CLASS},
-    {"headerName": "Amount", "field": "amount", "minWidth": 115, "sortable": False} | _WHOLE,
-    {
-        "headerName": "To",
-        "field": "to",
-        "minWidth": 115,
-        "sortable": False,
-        "tooltipField": "to",
-        "cellClassRules": {"sw-text-blocked": "data.alike === 'yes'"},
-    }
-    | _WHOLE,
-    {"headerName": "Time", "field": "time", "minWidth": 148, "sortable": False},
-    {"headerName": "Type", "field": "type", "minWidth": 100},
-    {"headerName": "Wallet", "field": "wallet", "minWidth": 105},
-    {"headerName": "Fee", "field": "fee", "minWidth": 120, "sortable": False} | _WHOLE,
-    {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False} | _WHOLE,
-    {"headerName": "Signature", "field": "signature", "minWidth": 140, "sortable": False},
-]
-# A phone has room for the first three columns; a tap on the row shows the rest.
-_FITTED = """params => {
-  const api = params.api, width = params.clientWidth;
-  if (!width) return;
-  api.setColumnsVisible(["time", "type", "wallet", "why"], width >= 640);
-  api.setColumnsVisible(["fee"], width >= 1000);
-  api.setColumnsVisible(["signature"], width >= 1150);
-}"""
-# The table is one stop of the Tab key, however many rows it has; inside, the arrows go from
-# cell to cell. Tab goes on from the element before or after the table.
-_LEFT = """params => {
-  document.querySelector(params.backwards ? ".sw-before-table" : ".sw-behind-table")
-    .focus({preventScroll: true});
-  return false;
-}"""
-# The focus stays with its record when new rows move it to another place.
-_FOCUSED = """params => {
-  params.context.focused = params.api.getDisplayedRowAtIndex(params.rowIndex ?? -1)?.id;
-}"""
-_MOVED = """params => {
-  const {api, context} = params, cell = api.getFocusedCell();
-  const row = cell && context.focused ? api.getRowNode(context.focused)?.rowIndex ?? null : null;
-  if (row === null || row === cell.rowIndex) return;
-  if (document.activeElement?.closest(".ag-root")) api.setFocusedCell(row, cell.column);
-}"""
-_GRID = {
-    "columnDefs": _COLUMNS,
-    "defaultColDef": {"flex": 1, "resizable": True},
-    ":getRowId": "params => params.data.id",
-    "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
-    "suppressCellFocus": False,
-    ":tabToNextCell": _LEFT,
-    ":tabToNextHeader": _LEFT,
-    ":onCellFocused": _FOCUSED,
-    ":onModelUpdated": _MOVED,
-    ":onGridSizeChanged": _FITTED,
-    "ensureDomOrder": True,
-}
-# Maximum empty pages that are requested in a row until the button is pressed again.
+MOST_PAGES = 200
+# Maximum empty pages that are requested in a row.
 _MOST_EMPTY = 20
+_FILTERS = ("status", "rule", "wallet", "agent", "key", "type", "to", "since", "until")
+
 
 _ABOUT = (
     "A contact is a name for a recipient, and allows no payment: grants say who may be paid."
@@ -113,13 +60,20 @@ request = NewContact
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The newest records, and the lists of names for them and for the filters."""
+    """The records of one page, and the names for them and for the filters.
 
+    Attributes:
+        asked: the address's filters and page, which this is the answer to.
+        is_last: whether no older record fits.
+        problem: why the service does not take the filters.
+    """
+
+    asked: object = None
     records: Sequence[Transaction] = ()
-    wallets: tuple[Wallet, ...] = ()
-    agents: tuple[Agent, ...] = ()
-    contacts: tuple[Contact, ...] = ()
+    is_last: bool = True
+    people: People = field(default_factory=People)
     network: str = ""
+    problem: str = ""
 
 
 def page() -> None:
@@ -129,230 +83,178 @@ def page() -> None:
 
 
 class Table:
-    """The records of one visitor's page, and those that match the filter."""
+    """One page of the records that match the address's filters."""
 
     def __init__(self, freshness: Freshness) -> None:
-        self._known: dict[str, Transaction] = {}
-        self._rows: list[dict[str, str]] = []
         self._answer: Records | None = None
-        self._wallets: dict[str, str] = {}
-        self._recipients = AddressBook()
-        self._filter, self._search = _ALL, ""
-        self._ended = False
-        # The id after which older ones begin, in the order of the service's answer to this filter.
-        self._oldest: str | None = None
+        self._names: Mapping[str, str] = {}
+        self._suggested: list[str] = []
+        # For the filters of this text: the ids behind which the pages begin.
+        self._begins: tuple[object, list[str | None]] = None, [None]
+        self._address = address = Address("/transactions", _FILTERS, self._draw)
         types = {each.value: each.replace("_", " ") for each in TransactionType}
         statuses = {each.value: each.value for each in TransactionStatus}
-        with sw.row("sw-filters"):
-            self._wallet = sw.choice("Wallet", {"": "All wallets"})
-            self._type = sw.choice("Type", {"": "All types"} | types)
-            self._status = sw.choice("Status", {"": "Any status"} | statuses)
-            self._agent = sw.choice("Agent", {"": "All agents"})
-            self._recipient = ui.input("To", autocomplete=[], validation=self._recipient_error)
+        with sw.row("sw-table-filters") as bar:
+            address.bind("status", sw.choice("Status", {"": "Any status"} | statuses))
+            self._wallet = address.bind("wallet", sw.choice("Wallet", {"": "All wallets"}))
+            self._agent = address.bind("agent", sw.choice("Agent", {"": "All agents"}))
+            self._key = address.bind("key", sw.choice("API key", {"": "All keys"}))
+            address.bind("type", sw.choice("Type", {"": "All types"} | types))
+            address.bind("rule", sw.search_field("Refused by rule"))
+            self._recipient = ui.input("To", autocomplete=[])
             self._recipient.props("outlined dense clearable debounce=400 hide-bottom-space")
-            self._recipient.tooltip(RECIPIENT_HINT)
-            self._since, self._until = sw.day_field("From"), sw.day_field("Until")
-            self._text = sw.search_field("Search")
-            for each in ui.context.slot.children:
-                if isinstance(each, ui.input | ui.select):
-                    each.on_value_change(self._apply_filters)
-        self._empty = sw.text("", "sw-empty", testid="empty")
-        ui.element("span").classes("sw-before-table").props("tabindex=-1")
-        self._grid = ui.aggrid(_GRID | {"rowData": [], "context": {}}, auto_size_columns=False)
-        sw.marked(self._grid, "transactions").classes("sw-table")
-        self._grid.on("selectionChanged", self._open_selected, [])
-        ui.element("span").classes("sw-behind-table").props("tabindex=-1")
-        with sw.row():
-            self._count = sw.marked(sw.dim().props("role=status"), "count")
-            ui.space()
-            sw.button("Contacts", lambda: edit_contacts(self._shown.contacts))
+            address.bind("to", self._recipient).tooltip(RECIPIENT_HINT)
+            address.bind("since", sw.day_field("From"))
+            address.bind("until", sw.day_field("Until"))
+            address.bind("q", sw.search_field("Search"))
+        self._table = RowTable("transaction", bar, address, opened=show_record)
+        with bar:
+            sw.button("Contacts", edit_contacts)
             export = sw.button("Export CSV", self._export)
             export.tooltip("Export all transactions that fit the filters")
-            self._older = sw.button("Load older", lambda: self._load(MORE))
         Poll(freshness, EVERY_S, self._fetch, self._show)
-        self._draw()
 
     @property
-    def _shown(self) -> Records:
-        return self._answer or Records()
+    def _asked(self) -> tuple[dict[str, str], int]:
+        return self._address.filters, self._address.page
 
     async def _fetch(self) -> Records:
-        health, wallets, agents, contacts, newest = await asyncio.gather(
-            api().health(),
-            api().wallets.list(),
-            api().agents.list(),
-            api().contacts.list(),
-            api().transactions.list(limit=LIMIT),
-        )
-        records = list(newest)
-        # More may have happened since the last poll than one page holds.
-        while self._known and records and records[-1].id not in self._known:
-            older = await api().transactions.list(limit=MORE, before=records[-1].id)
-            if not older or len(records) > 10 * MORE:
-                break
-            records += older
-        return Records(records, wallets, agents, contacts, health.network)
+        asked = self._asked
+        health, people = await asyncio.gather(api().health(), People.ask())
+        shown = partial(Records, asked, people=people, network=health.network)
+        try:
+            return shown(*await self._fetch_page(*asked))
+        except (InvalidRequest, BadRequest, NotFoundError) as wrong:
+            return shown(problem=f"Nothing is shown: {wrong}")
+
+    async def _fetch_page(
+        self, filters: Mapping[str, str], page: int
+    ) -> tuple[Sequence[Transaction], bool]:
+        """Return the records of a page, and whether it is the last one."""
+        if page > MOST_PAGES:
+            raise InvalidRequest(f"page must be at most {MOST_PAGES}; set a time or other filters")
+        wanted = record_filter(filters)
+        begins: list[str | None] = [None]
+        if self._begins[0] == filters:
+            begins = self._begins[1][:page]
+        records: Sequence[Transaction] = ()
+        for number in range(len(begins), page + 1):
+            records, behind = await _fetch_records(wanted, begins[number - 1])
+            if behind is None:
+                self._begins = filters, begins
+                return (records if number == page else ()), True
+            begins.append(behind)
+        self._begins = filters, begins
+        return records, False
 
     def _show(self, answer: Records) -> None:
-        before, self._answer = self._answer, answer
-        if before == answer:
-            return
-        if not self._known and self._filter == _ALL:
-            self._ended = len(answer.records) < LIMIT
-            self._oldest = answer.records[-1].id if answer.records else None
-        self._known |= {each.id: each for each in answer.records}
-        self._wallets = {each.id: each.name for each in answer.wallets}
-        recipients = AddressBook.from_lists(answer.wallets, answer.contacts)
-        if before is None or before.agents != answer.agents:
-            agents = {each.id: each.name for each in answer.agents}
-            self._agent.set_options({"": "All agents"} | agents)
-        if before is None or before.wallets != answer.wallets:
-            self._wallet.set_options({"": "All wallets"} | self._wallets)
-        if recipients != self._recipients:
-            self._recipients = recipients
-            self._recipient.set_autocomplete(recipients.suggested)
-        self._draw()
-
-    def _recipient_error(self, text: str | None) -> str | None:
-        try:
-            self._recipient_address(text)
-        except InvalidRequest as error:
-            return str(error)
-        return None
-
-    def _recipient_address(self, text: str | None) -> str:
-        """Return the address of the recipient to search for, or "". Raises `InvalidRequest`."""
-        return self._recipients.address(text.strip(), "To") if text and text.strip() else ""
-
-    def _draw(self) -> None:
-        """Show the rows that fit the filters, their count and the count of all rows."""
-        tokens = token_list(self._shown.network)
-        names = self._wallets
-        found = [
-            each
-            for each in self._known.values()
-            if matches(each, self._filter, self._search, names.get(each.wallet_id, ""))
-        ]
-        rows = [
-            record_row(each, names.get(each.wallet_id, each.wallet_id), tokens, self._recipients)
-            for each in found
-        ]
-        if rows != self._rows:
-            # The table finds rows by their ids and updates them in place, so the focus stays.
-            self._grid.run_grid_method("setGridOption", "rowData", rows)
-            self._rows = rows
-        every = counted(len(self._known), "transaction")
-        known = every if len(found) == len(self._known) else f"{len(found):,} of {every}"
-        self._count.set_text(known if self._known else "")
-        self._older.set_visibility(bool(self._known) and not self._ended)
-        self._grid.set_visibility(bool(found))
-        self._empty.set_visibility(not found)
-        if self._answer is None:
-            self._empty.set_text(ASKING)
-        elif self._filter != _ALL or self._search:
-            self._empty.set_text(
-                "No transaction fits the filters."
-                if self._ended
-                else "No loaded transaction fits. Load older ones, or change the filters."
-            )
-        else:
-            self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
-
-    async def _apply_filters(self) -> None:
-        try:
-            recipient = self._recipient_address(self._recipient.value)
-        except InvalidRequest:
-            # The field shows the error; the other filters still apply.
-            recipient = ""
-        before = self._filter
-        self._filter = TransactionFilter(
-            wallet_id=self._wallet.value or None,
-            agent_id=self._agent.value or None,
-            recipient=recipient or None,
-            type=self._type.value or None,
-            status=self._status.value or None,
-            since=midnight(self._since.value),
-            until=midnight(self._until.value, days=1),
-        )
-        self._search = self._text.value or ""
-        self._draw()
-        if self._filter != before:
-            self._oldest, self._ended = None, False
-            await self._load(LIMIT)
-
-    async def _load(self, limit: int) -> None:
-        wanted = self._filter
-        try:
-            with sw.disabled(self._older):
-                older, behind = await _fetch_page(wanted, limit, self._oldest)
-        except ClientError as error:
-            sw.notify_error(error)
-            return
-        if wanted == self._filter:
-            self._ended, self._oldest = behind is None, behind
-            self._known = {each.id: each for each in older} | self._known
+        if answer.asked == self._asked:
+            self._answer = answer
             self._draw()
 
-    def _export(self) -> None:
-        wrong = self._recipient_error(self._recipient.value)
-        if wrong is not None:
-            ui.notify(f"To: {wrong}", type="negative")
+    def _draw(self) -> None:
+        answer = self._answer
+        if answer is None:
             return
-        asked = request_fields(TransactionFilter, **asdict(self._filter))
+        if answer.people.names != self._names:
+            self._names = answer.people.names
+            self._set_options()
+        if answer.people.book.suggested != self._suggested:
+            self._suggested = answer.people.book.suggested
+            self._recipient.set_autocomplete(self._suggested)
+        tokens, people = token_list(answer.network), answer.people
+        rows = self._table.order(_row(each, people, tokens) for each in answer.records)
+        page = self._address.page
+        count = counted(len(rows), "transaction")
+        if page > 1 or not answer.is_last:
+            first = (page - 1) * PAGE
+            count = f"Transactions {first + 1:,} to {first + len(rows):,}, newest first"
+        if self._address.get("sort") and rows:
+            count += ", sorted within this page"
+        none = "No transaction fits the filters."
+        if not self._address.filters:
+            none = "No transaction yet. Airdrop some SOL on the Wallets page."
+        if page > 1:
+            none = f"There is no page {page}."
+        pages = page if answer.is_last else page + 1
+        self._table.show(rows, pages, count if rows else "", none, answer.problem)
+
+    def _set_options(self) -> None:
+        """Offer the wallets, agents and keys of the service in the filters."""
+        for name, every in (("wallet", "wallets"), ("agent", "agents"), ("key", "keys")):
+            chosen: ui.select = getattr(self, f"_{name}")
+            found = {
+                principal.partition(":")[2]: called
+                for principal, called in self._names.items()
+                if principal.startswith(f"{name}:")
+            }
+            chosen.set_options({"": f"All {every}"} | found, value=chosen.value)
+            self._address.show_field(name)
+
+    def _export(self) -> None:
+        if self._answer is not None and self._answer.problem:
+            ui.notify(self._answer.problem, type="negative")
+            return
+        asked = request_fields(TransactionFilter, **asdict(record_filter(self._address.filters)))
         ui.download.from_url(f"{EXPORT}?{urlencode(asked)}")
 
-    async def _open_selected(self) -> None:
-        # A click or the space bar selects a row.
-        chosen = await self._grid.get_selected_row()
-        if chosen is None:
-            return
-        try:
-            await show_record(chosen["id"])
-        except ClientError as error:
-            sw.notify_error(error)
-        self._grid.run_grid_method("deselectAll")
 
-
-def matches(record: Transaction, wanted: TransactionFilter, search: str, wallet: str) -> bool:
-    """Return whether a record fits a filter, in which `recipient` is an address, and has the
-    searched text. `wallet` is the name of the record's wallet."""
-    found = {
-        "wallet_id": record.wallet_id,
-        "agent_id": record.agent_id,
-        "recipient": recipient_of(record.type, record.details),
-        "type": record.type,
-        "status": record.status,
+def _row(record: Transaction, people: People, tokens: TokenList) -> Row:
+    wallet, agent = people.wallet(record.wallet_id), record.agent_id
+    cells = record_row(record, wallet, tokens, people.book)
+    cells["agent"] = people.called(record.principal)
+    asker = address_of(record.principal) if record.principal.startswith("key:") else ""
+    if agent is not None:
+        cells["agent"] = people.names.get(f"agent:{agent}", f"agent {short(agent)}")
+        asker = address_of(f"agent:{agent}")
+    found = amount_of(record.type, record.details)
+    keys = {
+        "time": record.timestamp,
+        "amount": ("", 0) if found is None else (found.asset or "", found.amount),
+        "fee": 0 if record.fee is None else record.fee.lamports,
     }
-    if any(getattr(wanted, name) not in (None, value) for name, value in found.items()):
-        return False
-    since, until = wanted.since, wanted.until
-    if isinstance(since, datetime) and record.timestamp < since:
-        return False
-    if isinstance(until, datetime) and record.timestamp >= until:
-        return False
-    # A plugin's own words are not searched: they may name any address.
-    details = [each for name, each in record.details.items() if name != PLUGIN_DETAILS]
-    parts = [record.id, wallet, record.type, record.signature, record.error, *details]
-    searched = " ".join(str(each) for each in parts if each is not None)
-    return search.strip().casefold() in searched.casefold()
+    tones = {"status": f"sw-text-{record.status}"}
+    if cells["alike"]:
+        tones["to"] = "sw-text-blocked"
+    links = {"wallet": address_of(f"wallet:{record.wallet_id}"), "agent": asker}
+    return Row(record.id, cells, keys, links, tones)
 
 
-async def _fetch_page(
-    wanted: TransactionFilter, limit: int, before: str | None
-) -> tuple[list[Transaction], str | None]:
+def record_filter(filters: Mapping[str, str]) -> TransactionFilter:
+    """Return the filter of an address's values. Raises `InvalidRequest`, naming the field."""
+    key, days = filters.get("key"), {"since": 0, "until": 1}
+    times = {name: midnight(filters.get(name), days=each) for name, each in days.items()}
+    for name, moment in times.items():
+        if name in filters and moment is None:
+            raise InvalidRequest(f"{name} must be a day such as 2026-11-30")
+    given = {
+        "walletId": filters.get("wallet"),
+        "agentId": filters.get("agent"),
+        "principal": None if key is None else key_principal(key),
+        "recipient": filters.get("to"),
+        **{name: filters.get(name) for name in ("status", "type", "rule", "q")},
+        **{name: None if each is None else each.isoformat() for name, each in times.items()},
+    }
+    return TransactionFilter.of({name: each for name, each in given.items() if each is not None})
+
+
+async def _fetch_records(
+    wanted: TransactionFilter, before: str | None
+) -> tuple[Sequence[Transaction], str | None]:
     """Return matching records, and the id for requesting older ones; None if these are all."""
-    if wanted == _ALL:
-        found = await api().transactions.list(limit=limit, before=before)
-        return list(found), found[-1].id if len(found) == limit else None
+    if wanted == TransactionFilter():
+        found = await api().transactions.list(limit=PAGE, before=before)
+        return found, found[-1].id if len(found) == PAGE else None
+    records: tuple[Transaction, ...] = ()
     for _ in range(_MOST_EMPTY):
-        page = await api().transactions.page(wanted, limit, before)
-        before = page.next
-        if page.transactions or before is None:
-            return list(page.transactions), before
-    return [], before
+        answer = await api().transactions.page(wanted, PAGE - len(records), before)
+        records, before = records + answer.transactions, answer.next
+        if len(records) == PAGE or before is None:
+            break
+    return records, before
 
 
-async def edit_contacts(contacts: Sequence[Contact]) -> None:
+async def edit_contacts() -> None:
     """Show the contacts, to add and remove some; returns when the dialog is closed."""
 
     async def save() -> None:
@@ -381,6 +283,7 @@ async def edit_contacts(contacts: Sequence[Contact]) -> None:
                 look = {"icon": "delete", "look": sw.ICON, "needs": sw.POLICY, "of": name}
                 sw.button("", lambda: remove(contact), **look)
 
+    contacts = await api().contacts.list()
     async with show_dialog("Contacts", wide=True):
         sw.dim(_ABOUT)
         shown = sw.LiveContent[Sequence[Contact]](

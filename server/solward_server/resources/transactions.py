@@ -222,6 +222,9 @@ async def _record_filter(
         recipient=recipient,
         type=asked.type,
         status=asked.status,
+        principal=asked.principal,
+        rule=asked.rule,
+        q=asked.q,
         since_ms=since_ms,
         until_ms=until_ms,
     )

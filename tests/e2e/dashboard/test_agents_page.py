@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 from tests.e2e.dashboard.talker import Talker, talker
 from tests.promises import promise
 from tests.support.browser import DESKTOP, PHONE, Browser
@@ -58,9 +57,8 @@ def _agents(api: httpx.Client) -> dict[str, Any]:
     return {each["name"]: each for each in loads(api.get("/agents").content)["agents"]}
 
 
-def _made(api: httpx.Client, name: str, provider: str = "openai", **fields: Any) -> str:
-    """An agent of the test's own, which runs."""
-    body = {
+def _body(name: str, provider: str = "openai") -> dict[str, Any]:
+    return {
         "name": name,
         "llmProvider": provider,
         "llmModel": "m",
@@ -68,23 +66,25 @@ def _made(api: httpx.Client, name: str, provider: str = "openai", **fields: Any)
         "loopIntervalMs": 1000,
         "maxSolPerTransaction": 1,
     }
-    made = api.post("/agents", json=body | fields)
+
+
+def _made(api: httpx.Client, name: str, provider: str = "openai", **fields: Any) -> str:
+    """An agent of the test's own, which runs."""
+    made = api.post("/agents", json=_body(name, provider) | fields)
     assert made.status_code == 200, made.text
     agent = str(made.json()["id"])
     assert api.post(f"/agents/{agent}/start").status_code == 200
     return agent
 
 
-def _card(browser: Browser, name: str) -> WebElement:
-    return browser.marked(f"agent-{name}")
+def _row(browser: Browser, agent: str) -> str:
+    found = browser.all(f'.ag-center-cols-container [row-id="{agent}"]')
+    return found[0].text if found else ""
 
 
-def _in(name: str) -> str:
-    return f'[data-testid="agent-{name}"]'
-
-
-def _shows(browser: Browser, name: str, text: str) -> None:
-    browser.until(lambda: text in _card(browser, name).text, f"{text!r} on the card of {name}")
+def _shows(browser: Browser, name: str, text: str, api: httpx.Client) -> None:
+    agent = _agents(api)[name]["id"]
+    browser.until(lambda: text in _row(browser, agent), f"{text!r} in the row of {name}")
 
 
 def test_the_first_agent_is_made_and_started_on_an_empty_page(
@@ -112,11 +112,13 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
     wide.fill("Temperature (optional)", "0.25")
     wide.press("create")
     wide.wait_for("first was created and started")
-    _shows(wide, "first", "running")
-    _shows(wide, "first", "Waited")
-    _shows(wide, "first", "of 1,000,000")
-    _shows(wide, "first", "0 of 10 SOL")
+    _shows(wide, "first", "running", api)
     made = _agents(api)["first"]
+    # What the agent does stands on its own page.
+    wide.click("first", within=".ag-row")
+    wide.wait_for("of 1,000,000")
+    wide.wait_for("0 of 10 SOL")
+    wide.wait_for("Waited")
     assert made["llmOptions"]["temperature"] == Decimal("0.25")
     assert made["llmBudget"] == {"maxTokensPerDay": 1_000_000, "maxUsdPerDay": 5}
     assert made["loopIntervalMs"] == 1500
@@ -128,9 +130,7 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
 @pytest.mark.long
 @promise("dashboard-acts")
 def test_an_agent_is_paused_started_and_stopped(wide: Browser, api: httpx.Client) -> None:
-    _made(api, "switched")
-    wide.open("/agents")
-    _shows(wide, "switched", "running")
+    wide.open(f"/agents/{_made(api, 'switched')}")
     for verb, status in (
         ("Pause", "paused"),
         ("Start", "running"),
@@ -138,17 +138,43 @@ def test_an_agent_is_paused_started_and_stopped(wide: Browser, api: httpx.Client
         ("Start", "running"),
     ):
         wide.click(f"{verb} switched")
-        _shows(wide, "switched", status)
+        wide.until(lambda status=status: wide.marked("status").text == status, status)
         assert _agents(api)["switched"]["status"] == status
-    labels = [each.get_attribute("aria-label") for each in wide.all(f"{_in('switched')} button")]
+    labels = [each.get_attribute("aria-label") for each in wide.all("button")]
     assert "Start switched" not in labels
+
+
+@promise("bulk-goes-on-after-a-failure")
+def test_selected_agents_are_paused_and_one_that_fails_is_named(
+    wide: Browser, api: httpx.Client
+) -> None:
+    running = [_made(api, f"many {each}", loopIntervalMs=60_000) for each in "ac"]
+    idle = str(api.post("/agents", json=_body("many b")).json()["id"])
+    wide.open("/agents?q=many")
+    wide.wait_for("3 of")
+    wide.one(".ag-header .ag-checkbox").click()
+    wide.press("pause-selected")
+    wide.wait_for("Pause 3 agents?")
+    wide.press("confirm")
+    wide.wait_for("Pause: done for 2 of 3 agents. Not for")
+    told = wide.marked("bulk-outcome").text
+    assert ("many b: " in told, "many a" in told) == (True, False), told
+    for agent in running:
+        wide.until(lambda agent=agent: "paused" in _row(wide, agent), "paused in its row")
+    assert {_agents(api)[f"many {each}"]["status"] for each in "ac"} == {"paused"}
+    wide.open("/agents?q=many&status=paused")
+    wide.wait_for("2 of")
+    wide.one(".ag-header .ag-checkbox").click()
+    wide.press("start-selected")
+    wide.press("confirm")
+    wide.wait_for("Start: done for 2 of 2 agents.")
+    for agent in (*running, idle):
+        assert api.delete(f"/agents/{agent}").status_code == 200
 
 
 @promise("dashboard-acts")
 def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -> None:
-    _made(api, "talker")
-    wide.open("/agents")
-    _shows(wide, "talker", "running")
+    wide.open(f"/agents/{_made(api, 'talker')}")
     wide.click("Chat with talker")
     wide.fill("Message", "how <b>are</b> you?")
     field = wide.one('input[aria-label="Message"]')
@@ -167,9 +193,7 @@ def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -
 def test_an_answer_comes_piece_by_piece_and_is_stopped(
     wide: Browser, api: httpx.Client, model: Talker
 ) -> None:
-    _made(api, "slow", "grok", loopIntervalMs=60_000)
-    wide.open("/agents")
-    _shows(wide, "slow", "running")
+    wide.open(f"/agents/{_made(api, 'slow', 'grok', loopIntervalMs=60_000)}")
     wide.click("Chat with slow")
     wide.fill("Message", "tell me")
     wide.click("Send")
@@ -202,8 +226,8 @@ def test_decisions_are_opened_and_stay_open_while_others_come(
     told = f"/agents/{agent}/decisions"
     wait_until(lambda: len(api.get(told).json()["decisions"]) > 23, "24 decisions", 120)
     wide.open("/agents")
-    _shows(wide, "veteran", "running")
-    wide.click("Decisions of veteran")
+    _shows(wide, "veteran", "running", api)
+    wide.click("veteran", within=".ag-row")
     newest = wide.one(".sw-decision")
     name = str(newest.get_attribute("data-testid"))
     newest.find_element("css selector", ".q-item").click()
@@ -299,7 +323,6 @@ def test_a_strategy_keeps_its_lines_and_says_what_changes(wide: Browser, api: ht
     wide.click("Leave")
     wide.wait_gone("Change writer")
     assert wide.errors() == []
-    # The first page of cards has room for other tests' agents.
     assert api.delete(f"/agents/{agent}").status_code == 200
 
 
@@ -321,7 +344,8 @@ def test_an_agent_starts_from_a_template_and_is_cloned(wide: Browser, api: httpx
     wide.wait_for("Create payer?")
     assert "payer" not in _agents(api)
     wide.press("confirm")
-    _shows(wide, "payer", "idle")
+    wide.until(lambda: "payer" in _agents(api), "payer to be made")
+    _shows(wide, "payer", "idle", api)
     made = _agents(api)["payer"]
     assert made["strategy"].startswith("You buy USDC at regular times")
     said = _sentences(api, made["id"])
@@ -351,17 +375,21 @@ def _sentences(api: httpx.Client, agent: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_card_keeps_the_focus_while_others_come_and_go(wide: Browser, api: httpx.Client) -> None:
-    _made(api, "steady")
-    wide.open("/agents")
-    _shows(wide, "steady", "running")
-    link = wide.one(f"{_in('steady')} a")
-    wide.script("arguments[0].focus(); arguments[0].kept = true", link)
-    other = _made(api, "passing")
-    wide.until(lambda: wide.all(_in("passing")), "the other's card")
+def test_a_row_keeps_focus_and_selection_while_others_come_and_go(
+    wide: Browser, api: httpx.Client
+) -> None:
+    steady = _made(api, "steady")
+    wide.open("/agents?sort=name")
+    _shows(wide, "steady", "running", api)
+    wide.one(f'[row-id="{steady}"] .ag-selection-checkbox').click()
+    focused = "return document.activeElement.closest('[row-id]')?.getAttribute('row-id')"
+    other = _made(api, "before it")
+    wide.until(lambda: _row(wide, other), "the other's row")
+    assert wide.script(focused) == steady
     api.delete(f"/agents/{other}")
-    wide.until(lambda: not wide.all(_in("passing")), "the other's card to go")
-    assert wide.script("return document.activeElement.kept") is True
+    wide.until(lambda: not _row(wide, other), "the other's row to go")
+    assert wide.script(focused) == steady
+    assert wide.all(f'.ag-row-selected[row-id="{steady}"]')
 
 
 @pytest.mark.long

@@ -121,7 +121,7 @@ def test_the_table_is_one_stop_and_keeps_the_focus_at_its_record(
     keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
 ) -> None:
     browser.answered("/transactions")
-    keys.to("Search")
+    keys.to("Export CSV")
     keys.press(Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
     place, record = browser.script(_ROW)
     assert (place, bool(record)) == ("1", True)
@@ -134,14 +134,37 @@ def test_the_table_is_one_stop_and_keeps_the_focus_at_its_record(
     browser.until(lambda: browser.script(_ROW)[0] != place, "its record to have moved")
     assert browser.script(_ROW)[1] == record
     keys.press(Keys.TAB)
+    # Nothing is behind it on this page, so the walk begins anew.
     stop = keys.stop()
-    assert stop is not None
-    assert stop.name == "Contacts"
-    keys.back()
+    assert stop is None or stop.name == "Skip to the content"
+    keys.to("Export CSV")
+    keys.press(Keys.TAB, Keys.ARROW_DOWN)
     assert browser.script(_ROW)[1]
     stop = keys.back().stop()
     assert stop is not None
-    assert stop.tag == "INPUT"
+    assert stop.name == "Export CSV"
+
+
+@promise("keyboard-alone-suffices")
+def test_an_agent_is_selected_paused_and_opened(
+    keys: Keyboard, browser: Browser, service: Service, ids: dict[str, str]
+) -> None:
+    with service.client() as api:
+        browser.answered("/agents?q=watcher")
+        keys.to("New agent")
+        keys.press(Keys.TAB, Keys.ARROW_DOWN, Keys.SPACE)
+        browser.marked("pause-selected")
+        keys.to("Pause the selected", by=keys.back)
+        keys.press(Keys.ENTER)
+        focus_in_dialog(keys, browser)
+        keys.enter("Pause 1 agent")
+        agent = f"/agents/{ids['agent_id']}"
+        browser.until(lambda: api.get(agent).json()["status"] == "paused", "it to be paused")
+        browser.until(lambda: not browser.all(".q-dialog"), "the dialog to go")
+        assert api.post(f"{agent}/start").status_code == 200
+        keys.to("New agent")
+        keys.press(Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER)
+        browser.wait_for("Agent watcher")
 
 
 @promise("dialog-keeps-focus")
@@ -276,7 +299,7 @@ def new_hold(service: Service, ids: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("path", "name", "change"),
     [
-        pytest.param("/wallets", "shop", new_wallet, marks=pytest.mark.long),
+        pytest.param("/wallets", "New wallet", new_wallet, marks=pytest.mark.long),
         pytest.param("/api-keys", "Revoke reports", new_key, marks=pytest.mark.long),
         ("/holds", "Approve", new_hold),
     ],

@@ -106,8 +106,9 @@ def test_a_hold_that_an_agent_was_told_of_ends_at_a_time_as_pages_tell_it(
         }
         agent = api.post("/agents", json=body).json()["id"]
         api.post(f"/agents/{agent}/start", json={})
-        browser.answered("/agents")
-        told = browser.one('[data-testid="agent-spender"] .sw-last .sw-two', 30)
+        browser.answered(f"/agents/{agent}")
+        browser.one(".sw-decision .q-item", 30).click()
+        told = browser.one(".sw-decision .sw-facts")
         browser.until(lambda: "may approve it until" in told.text, "the hold it was told of")
         (hold,) = (
             each

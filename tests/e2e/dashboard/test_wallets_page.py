@@ -68,7 +68,7 @@ def test_the_first_wallet_is_made_on_an_empty_page(browser: Browser) -> None:
     assert "cold" in browser.text()
     browser.open("/wallets")
     browser.wait_for("1 in all")
-    browser.wait_for("0.0000 SOL")
+    browser.wait_for("0.0000")
     assert browser.errors() == []
 
 
@@ -326,30 +326,81 @@ def test_an_address_is_copied_and_scanned(shown: Browser, api: httpx.Client, wal
     assert drawn == code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff")
 
 
-def test_hundreds_of_wallets_are_searched_and_turned_over(
+ROWS = """return [...document.querySelectorAll(".ag-center-cols-container .ag-row")]
+    .sort((a, b) => a.getAttribute("row-index") - b.getAttribute("row-index"))
+    .map(row => row.querySelector("[col-id=name]").innerText)"""
+
+
+def test_hundreds_of_wallets_are_searched_sorted_and_turned_over(
     browser: Browser, api: httpx.Client
 ) -> None:
     for number in range(60):
         api.post("/wallets", json={"name": f"till {number:03d}", "tags": [f"shop-{number % 7}"]})
     # One that never fits, whatever the tests before this one made.
     api.post("/wallets", json={"name": "safe"})
+    funded_wallet(api, "till 900", 3)
     total = len(api.get("/wallets").json()["wallets"])
+    browser.size(1280, 800)
     browser.open("/wallets")
     browser.wait_for(f"{total} in all")
-    assert len(browser.all(".sw-card-link")) == 24
+    height = browser.one(".ag-body-viewport").rect["height"]
+    assert height >= 12 * browser.one(".ag-row").rect["height"], height
     browser.fill("Search by name, tag or address", "TILL 05")
     browser.wait_for(f"11 of {total}")
-    browser.until(lambda: len(browser.all(".sw-card-link")) == 11, "those that fit")
-    browser.until(lambda: "…" not in [each.text for each in browser.all(".sw-figure")], "balances")
+    browser.until(lambda: len(browser.script(ROWS)) == 11, "those that fit")
+    browser.until(lambda: "…\n" not in browser.text(), "balances")
     browser.fill("Search by name, tag or address", "shop-3")
     browser.wait_for(f"9 of {total}")
     browser.fill("Search by name, tag or address", "nobody")
-    browser.wait_for("No wallet fits the search.")
+    browser.wait_for("No wallet fits the filters.")
     browser.fill("Search by name, tag or address", "till")
-    browser.wait_for(f"60 of {total}")
-    browser.click("3", within=".q-pagination")
+    browser.wait_for(f"61 of {total}")
+    # Every wallet is sorted, not only those of the page.
+    name = browser.one('.ag-header-cell[col-id="name"]')
+    for first in ("till 000", "till 900"):
+        name.click()
+        browser.until(lambda first=first: browser.script(ROWS)[0] == first, f"{first} to be first")
+    browser.one('.ag-header-cell[col-id="sol"]').click()
+    browser.one('.ag-header-cell[col-id="sol"]').click()
+    browser.until(lambda: "sort=-sol" in browser.driver.current_url, "it to be in the address")
+    browser.until(lambda: browser.script(ROWS)[0] == "till 900", "the richest to be first")
+    browser.open("/wallets?q=till&page=2")
     browser.wait_for("till 059")
     assert browser.errors() == []
+
+
+def test_selected_wallets_are_frozen_with_a_reason_and_unfrozen(
+    browser: Browser, api: httpx.Client
+) -> None:
+    ids = [
+        api.post("/wallets", json={"name": f"crowd {each}"}).json()["walletId"] for each in "abc"
+    ]
+
+    def frozen() -> list[bool]:
+        return [api.get(f"/wallets/{each}/limits").json()["frozen"] for each in ids]
+
+    browser.open("/wallets?q=crowd")
+    browser.wait_for("3 of")
+    browser.one(".ag-header .ag-checkbox").click()
+    browser.press("freeze-selected")
+    browser.wait_for("Freeze 3 wallets?")
+    browser.wait_for("crowd a, crowd b, crowd c")
+    browser.click("Cancel")
+    assert frozen() == [False] * 3
+    browser.press("freeze-selected")
+    browser.fill("Reason (optional)", "lost key")
+    browser.press("confirm")
+    browser.wait_for("Freeze: done for 3 of 3 wallets.")
+    assert frozen() == [True] * 3
+    reasons = {each["reason"] for each in api.get("/freeze?limit=500").json()["wallets"]}
+    assert reasons >= {"lost key"}
+    browser.open("/wallets?q=crowd&status=frozen")
+    browser.wait_for("3 of")
+    browser.one(".ag-header .ag-checkbox").click()
+    browser.press("unfreeze-selected")
+    browser.press("confirm")
+    browser.wait_for("Unfreeze: done for 3 of 3 wallets.")
+    assert frozen() == [False] * 3
 
 
 # The client asks for half a minute before it gives up.

@@ -96,6 +96,10 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
     ),
     "pages.agent_form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
+    "lists._change_selected": (
+        "/agents",
+        (first(".ag-header .ag-checkbox"), presses("pause-selected")),
+    ),
     "pages.agents.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transaction.show_record": ("/transactions", (first(".ag-row"),)),
     "pages.transactions.edit_contacts": ("/transactions", (clicks("Contacts"),)),

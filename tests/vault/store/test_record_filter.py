@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.database import WALLET_ROW, query_plans
 from solward.database.database import Database
 from solward.service import history
 from solward.service.history import RecordFilter, filtered_ids
-from solward.types.record import TransactionRecord, TransactionStatus, recipient_of
+from solward.types.record import PLUGIN_DETAILS, TransactionRecord, TransactionStatus, recipient_of
 from solward.vault.store import transactions, wallets
 
 TYPES = ("transfer", "airdrop", "swap", "other")
@@ -31,11 +31,12 @@ def record(number: int, dice: random.Random) -> TransactionRecord:
         dice.choice(TYPES),
         dice.choice(STATUSES),
         {"to": dice.choice(("alice", "bob"))},
-        ("max_per_tx",),
+        dice.choice((("max_per_tx",), ("max_per_tx", "a_rule"), ("max_per_tx", "a%rule"))),
         # Of several processes' clocks: neither in order nor all different.
         created_ms=1_000 + 10 * (number // 3) + dice.choice((-20, 0, 0)),
         agent_id=dice.choice((None, "a0", "a1")),
-        principal="admin",
+        principal=dice.choice(("admin", "key:k1")),
+        error=dice.choice((None, "5% IS more than_allowed")),
     )
 
 
@@ -56,7 +57,12 @@ def fits(each: TransactionRecord, wanted: RecordFilter) -> bool:
         "recipient": recipient,
         "type": each.type,
         "status": each.status.value,
+        "principal": each.principal,
+        "rule": each.guardrails_applied[-1] if each.status.value == "blocked" else None,
     }
+    texts = (each.id, each.type, each.status.value, each.principal, each.error, each.details["to"])
+    if not any((wanted.q or "").lower() in (text or "").lower() for text in texts):
+        return False
     since = 0 if wanted.since_ms is None else wanted.since_ms
     until = 2**62 if wanted.until_ms is None else wanted.until_ms
     return since <= each.created_ms < until and all(
@@ -79,7 +85,7 @@ async def walked(database: Database, wanted: RecordFilter, limit: int) -> list[s
 
 
 def every_filter() -> list[RecordFilter]:
-    """Every set of fields, each with a value that some records have."""
+    """Every set of fields that have one value, and each other field beside at most one of them."""
     choices: dict[str, tuple[Any, ...]] = {
         "wallet_id": (None, "w1"),
         "agent_id": (None, "a1"),
@@ -89,11 +95,23 @@ def every_filter() -> list[RecordFilter]:
         "since_ms": (None, 1_050),
         "until_ms": (None, 1_150),
     }
-    assert set(choices) == {each.name for each in fields(RecordFilter)}
-    return [
+    more = (
+        {"principal": "key:k1"},
+        {"rule": "a_rule"},
+        {"rule": "max_per_tx", "q": "ALICE"},
+        {"q": "5% is"},
+        {"q": "than_all"},
+        {"q": "t5"},
+    )
+    assert {*choices, *(name for each in more for name in each)} == {
+        each.name for each in fields(RecordFilter)
+    }
+    every = [
         RecordFilter(**dict(zip(choices, values, strict=True)))
         for values in product(*choices.values())
     ]
+    few = [each for each in every if list(asdict(each).values()).count(None) > len(choices) + 1]
+    return every + [replace(each, **fields) for each in few for fields in more]
 
 
 async def stored(database: Database) -> list[TransactionRecord]:
@@ -152,6 +170,14 @@ async def test_what_a_plugin_says_in_words_is_no_recipient(database: Database) -
     assert await walked(database, RecordFilter(recipient="alice"), 5) == ["t2"]
 
 
+async def test_what_a_plugin_says_in_words_is_not_searched(database: Database) -> None:
+    dice = random.Random(2)
+    said = replace(record(1, dice), type="other", details={PLUGIN_DETAILS: {"to": "Alice"}})
+    paid = replace(record(2, dice), type="transfer", details={"to": "Alice"})
+    await store(database, [said, paid])
+    assert await walked(database, RecordFilter(q="alice"), 5) == ["t2"]
+
+
 _INDEX = {
     "wallet_id": "ix_transactions_wallet_id_created_ms_seq",
     "recipient": "ix_transactions_recipient",
@@ -166,6 +192,7 @@ ASKED = (
     ("recipient", "status"),
     ("agent_id", "type"),
     ("wallet_id", "recipient"),
+    ("rule", "q"),
 )
 
 
