@@ -271,7 +271,7 @@ def safe_text(text: str, most: int = MOST_TEXT) -> str:
 
 
 def slack_plain(text: str) -> str:
-    """Escape a text for Slack's code, so that it is no markup and does not end the code."""
+    """Return a text for code in Slack; it is no markup there, and does not end the code."""
     return html.escape(text, quote=False).replace("`", "'")
 
 

@@ -269,7 +269,7 @@ class Pace:
 
 
 class Failure(NamedTuple):
-    """Why a receiver did not accept a request, without the receiver's address.
+    """The reason why a receiver did not accept a request, without the receiver's address.
 
     `wait_s` is the least wait in seconds that the receiver asks for. If `is_final`, the receiver
     would refuse the request again at any time.

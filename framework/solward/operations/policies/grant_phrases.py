@@ -121,7 +121,7 @@ class _Clause:
 
     @property
     def swaps(self) -> bool:
-        """Whether recipients are none, because "to" is followed by what is bought."""
+        """Whether the clause has no recipients, because "to" is followed by what is bought."""
         return bool({Operation.SWAP.value, "buy"} & {*self.verbs})
 
     @property
