@@ -121,7 +121,7 @@ class _Clause:
 
     @property
     def swaps(self) -> bool:
-        """Whether the clause has no recipients, because "to" is followed by what is bought."""
+        """True if the clause has no recipients, because "to" names what is bought."""
         return bool({Operation.SWAP.value, "buy"} & {*self.verbs})
 
     @property
