@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from nicegui import ui
 
 from solward.client import Decision, Transaction
+from solward.resources.totals import HourCount
 from solward_dashboard.wording import counted
 
 # These colours can be told apart with colour blindness, on light and dark.
@@ -26,7 +27,11 @@ STATUS_COLOURS = {
     "failed": "#d97706",
     "blocked": "#be185d",
 }
-BARS = 24
+TYPES = 12
+"""Maximum number of types with a bar of their own: a plugin may name as many as it likes."""
+Types: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Number of transactions by type and status."""
+
 # A chart does not know whether the page is dark: these colours are readable on both.
 TEXT_COLOUR = "#7d8694"
 LINE_COLOUR = "rgba(125, 134, 148, .25)"
@@ -47,44 +52,34 @@ def draw(chart: ui.echart, options: dict[str, Any]) -> bool:
     return True
 
 
-def time_chart(transactions: Sequence[Transaction], now: datetime) -> dict[str, Any]:
-    """Return stacked bars: transactions of each status, in equal steps of time."""
-    start, step = _time_steps(transactions, now)
-    rows = {status: [0] * BARS for status in STATUS_COLOURS}
-    for each in transactions:
-        place = min(BARS - 1, int((each.timestamp - start) / step))
-        if place >= 0 and each.status in rows:
-            rows[each.status][place] += 1
-    time_format = "%H:%M" if step * BARS <= timedelta(days=1) else "%d %b %H:%M"
-    labels = [(start + step * at).astimezone().strftime(time_format) for at in range(BARS)]
+def time_chart(hours: Sequence[HourCount]) -> dict[str, Any]:
+    """Return stacked bars: transactions of each status, by the hour."""
+    rows = {status: [each.counts.get(status, 0) for each in hours] for status in STATUS_COLOURS}
+    labels = [each.start.astimezone().strftime("%H:%M") for each in hours]
     return _bar_chart(_category_axis(labels), _value_axis(minInterval=1), rows)
 
 
-def type_chart(transactions: Sequence[Transaction]) -> dict[str, Any]:
+def type_chart(types: Types) -> dict[str, Any]:
     """Return bars: transactions of each type, by status, with the most frequent type on top."""
     # Equal counts are ordered by name, so that bars do not swap places.
-    frequency = Counter(each.type for each in transactions)
-    kinds = sorted(frequency, key=lambda kind: (frequency[kind], kind))
-    found = Counter((each.type, each.status) for each in transactions)
-    rows = {status: [found[kind, status] for kind in kinds] for status in STATUS_COLOURS}
-    return _bar_chart(_value_axis(minInterval=1), _category_axis(kinds), rows)
+    kinds = sorted(types, key=lambda kind: (sum(types[kind].values()), kind))
+    shown, others = kinds[-TYPES:], kinds[:-TYPES]
+    rows = {status: [types[kind].get(status, 0) for kind in shown] for status in STATUS_COLOURS}
+    if others:
+        for status, counts in rows.items():
+            counts.insert(0, sum(types[kind].get(status, 0) for kind in others))
+        shown.insert(0, f"{len(others)} more")
+    return _bar_chart(_value_axis(minInterval=1), _category_axis(shown), rows)
 
 
-def summary_text(transactions: Sequence[Transaction]) -> str:
+def summary_text(types: Types) -> str:
     """Return the charted numbers as a sentence for screen readers."""
-    by_status = Counter(each.status for each in transactions)
+    by_status = Counter[str]()
+    for counts in types.values():
+        by_status.update(counts)
     parts = [f"{by_status[status]} {status}" for status in STATUS_COLOURS if by_status[status]]
-    every = counted(len(transactions), "transaction")
+    every = counted(by_status.total(), "transaction")
     return f"{every}: {', '.join(parts)}" if parts else "No transactions"
-
-
-def _time_steps(transactions: Sequence[Transaction], now: datetime) -> tuple[datetime, timedelta]:
-    """Return the first step's start and the steps' length, in whole minutes; the last has `now`."""
-    oldest = min((each.timestamp for each in transactions), default=now)
-    # The last step is not over yet, so the oldest must fit into the others.
-    step = timedelta(minutes=int((now - oldest).total_seconds() / 60 / (BARS - 1)) + 1)
-    whole = int(now.timestamp() // step.total_seconds() + 1) * step.total_seconds()
-    return datetime.fromtimestamp(whole, now.tzinfo) - step * BARS, step
 
 
 def _category_axis(names: Sequence[str]) -> dict[str, Any]:

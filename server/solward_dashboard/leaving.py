@@ -131,17 +131,26 @@ def rule_text(rule: str) -> str:
 
 def number_texts(numbers: Mapping[str, str], tokens: TokenList) -> list[str]:
     """Return the numbers of a refusal as texts: `Asked 3 SOL`, `Allowed 2 SOL`."""
-    mint = numbers.get("mint")
-    unit = (tokens.symbol_of(mint) if mint else None) or numbers.get("unit", "")
     window = numbers.get("window", "")
     texts = []
     for name, title in _NUMBERS:
         if name in numbers and (name, numbers[name]) != ("used", "0"):
-            text = f"{title} {numbers[name]} {unit}".rstrip()
+            text = f"{title} {_number_text(numbers, name, tokens)}"
             if name == "limit" and window:
                 text += f" in a {window}" if window == "minute" else f" in {window}"
             texts.append(text)
     return texts
+
+
+def over_text(numbers: Mapping[str, str], tokens: TokenList) -> str:
+    """Return a refusal's amount and its limit: `3 SOL over 2 SOL`."""
+    return " over ".join(_number_text(numbers, name, tokens) for name in ("asked", "limit"))
+
+
+def _number_text(numbers: Mapping[str, str], name: str, tokens: TokenList) -> str:
+    mint = numbers.get("mint")
+    unit = (tokens.symbol_of(mint) if mint else None) or numbers.get("unit", "")
+    return f"{numbers[name]} {unit}".rstrip()
 
 
 def leaving_texts(judged: Judged, tokens: TokenList, people: People) -> list[list[str]]:

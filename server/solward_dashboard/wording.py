@@ -46,7 +46,7 @@ def dollars(amount: Decimal | int, price: Decimal | None) -> str:
     """Return ` ($210.33)`, to follow an amount of an asset; empty without a price.
 
     Args:
-        price: dollars of one whole SOL or token; `api().totals()` has the current prices.
+        price: dollars of one whole SOL or token; `api().day_totals()` has the current prices.
     """
     if price is None:
         return ""

@@ -36,6 +36,7 @@ from solward.resources import (
     policy,
     schedules,
     service,
+    totals,
     transactions,
     wallets,
 )
@@ -190,6 +191,7 @@ CALLS: Mapping[str, tuple[Call[Any], ...]] = {
     "Schedules": _calls(schedules),
     "ServiceRequests": (
         *_calls(service),
+        *_calls(totals),
         plugins.LIST_SKILLS,
         plugins.LIST_PLUGINS,
         events.LIST_AUDIT,

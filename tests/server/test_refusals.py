@@ -1,4 +1,4 @@
-"""What was refused and why over REST: rule, numbers, what the bytes could take, and the day."""
+"""What was refused and why over REST: rule, numbers, and what the bytes could take."""
 
 from __future__ import annotations
 
@@ -68,34 +68,24 @@ async def test_what_was_made_has_no_refusal(api: Api) -> None:
     assert (await refusals(api))["refusals"] == []
 
 
-async def test_the_day_is_counted_by_rule(api: Api) -> None:
+async def test_of_one_wallet_only_its_refusals_are_listed(api: Api) -> None:
     wallet, other = await api.wallet(2), await api.wallet()
-    for _ in range(2):
-        await pay(api, wallet, "3")
-    await api.post("/freeze", {"walletId": other})
-    await pay(api, other, "0.1")
+    for each in (wallet, wallet, other):
+        await pay(api, each, "3")
     whole = await refusals(api, "?limit=1")
-    assert whole["lastDay"] == {
-        "count": 3, "byRule": {"max_per_tx": 2, "freeze": 1}, "isComplete": True,
-    }  # fmt: skip
     assert [each["walletId"] for each in whole["refusals"]] == [other]
     one = await refusals(api, f"?walletId={wallet}")
-    assert one["lastDay"]["byRule"] == {"max_per_tx": 2}
-    assert {each["walletId"] for each in one["refusals"]} == {wallet}
+    assert [each["walletId"] for each in one["refusals"]] == [wallet, wallet]
 
 
-async def test_older_ones_than_the_newest_records_are_said_to_be_left_out(api: Api) -> None:
+async def test_only_the_newest_records_are_searched(api: Api) -> None:
     wallet = await api.wallet(2)
     await pay(api, wallet, "3")
     for _ in range(3):
         await pay(api, wallet, "0.1")
     async with api.service.database.read() as connection:
-        for among, counted, is_complete in (
-            (3, {}, False), (4, {"max_per_tx": 1}, False), (5, {"max_per_tx": 1}, True),
-        ):  # fmt: skip
-            found = await store.count_refused_by_rule(connection, None, 0, among)
-            assert found == (counted, is_complete)
-            assert len(await store.list_refused(connection, None, 5, among)) == len(counted)
+        for among, listed in ((3, 0), (4, 1)):
+            assert len(await store.list_refused(connection, None, 5, among)) == listed
 
 
 async def test_a_confined_key_sees_its_wallets_alone(api: Api) -> None:
@@ -105,7 +95,6 @@ async def test_a_confined_key_sees_its_wallets_alone(api: Api) -> None:
     key, _ = await api.key(walletId=mine)
     whole = await refusals(api, token=key)
     assert {each["walletId"] for each in whole["refusals"]} == {mine}
-    assert whole["lastDay"]["count"] == 1
     assert (await api.get(f"/refusals?walletId={other}", token=key)).status == 404
 
 

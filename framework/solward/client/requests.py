@@ -22,6 +22,7 @@ from solward.resources import (
     schedules,
     service,
     shared,
+    totals,
     transactions,
     wallets,
 )
@@ -434,7 +435,7 @@ class TransactionRequests(RequestMaker):
     async def refusals(
         self, *, wallet_id: str | None = None, limit: int | None = None
     ) -> transactions.Refusals:
-        """List refusals with reasons, and count refusals in 24 hours.
+        """List refusals with reasons.
 
         Args:
             wallet_id: only entries of this wallet.
@@ -569,6 +570,14 @@ class ServiceRequests(RequestMaker):
         Args:
             wallet_id: one wallet; default the whole service.
         """
+
+    @asks(totals.GET_DAY_TOTALS)
+    async def day_totals(self) -> totals.DayTotals:
+        """Get sums of 24 hours over all wallets."""
+
+    @asks(totals.GET_BALANCE_TOTALS)
+    async def balance_totals(self) -> totals.BalanceTotals:
+        """Get the balances of all wallets together, and what can leave."""
 
     @asks(plugins.LIST_SKILLS)
     async def skills(self) -> tuple[plugins.Skill, ...]:

@@ -223,7 +223,8 @@ transactions = _table(
     Column("refusal_numbers", JSON),  # if blocked: the reason's numbers as texts by name
     Index(None, "wallet_id", "seq"),
     # A filtered history reads these indexes, newest first (`solward.service.history`).
-    Index(None, "created_ms", "seq"),
+    # Type and status are there too, so that counting a day reads this index alone.
+    Index("ix_transactions_created_ms_seq", "created_ms", "seq", "type", "status"),
     # The condition is always true. It keeps SQLite from using this index for statements without a
     # time: those for a wallet's launches and stakes would read the whole history.
     Index(
@@ -241,6 +242,8 @@ transactions = _table(
     _index_where("plugin IS NOT NULL", "ix_transactions_plugin", "wallet_id", "plugin", "seq"),
     # Reconciliation reads only unfinished records, so a long history does not slow it.
     _index_where("status = 'pending'", "ix_transactions_pending", "seq"),
+    # A day's refusals, however many other records it has.
+    _index_where("status = 'blocked'", "ix_transactions_blocked", "created_ms", "seq"),
     # A wallet may burn the tokens that it launched; a long history does not slow the check.
     _index_where("type = 'token_launch'", "ix_transactions_launches", "wallet_id"),
     # A wallet's stakes, for RPC providers that do not list them.

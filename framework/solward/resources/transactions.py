@@ -290,22 +290,9 @@ class Judged(Answer):
 
 @resource
 class Refusals(Answer):
-    """The newest refusals, and the number of refusals in 24 hours."""
+    """The newest refusals."""
 
     refusals: tuple[Judged, ...] = declared(Json("Newest first."))
-    last_day: int = declared(Whole("Refusals in the last 24 hours."), named="lastDay.count")
-    by_rule: Mapping[str, int] = declared(
-        Shape(
-            "Number of refusals by rule, largest first.",
-            form=mapping(Whole("Number of refusals.", least=0), ""),
-            example={"max_per_tx": 1},
-        ),
-        named="lastDay.byRule",
-    )
-    is_complete: bool = declared(
-        Flag(f"False if only the newest {REFUSALS_OF:,} transactions were counted.", example=True),
-        named="lastDay.isComplete",
-    )
 
 
 @resource
@@ -381,7 +368,7 @@ GET_TRANSACTION = Call(
 LIST_REFUSALS = Call(
     "listRefusals",
     "GET /refusals",
-    "List refusals with reasons, and count refusals in 24 hours.",
+    "List refusals with reasons.",
     Refusals,
     query=OfWallet,
     name="refusals",

@@ -142,7 +142,7 @@ class TokenBalance(Answer):
     decimals: int = declared(Whole("Decimals of the mint.", most=255, example=6))
 
 
-def _decimals_by_asset(raw: Mapping[str, Any]) -> dict[str, Decimal]:
+def decimals_by_asset(raw: Mapping[str, Any]) -> dict[str, Decimal]:
     return {name: decimal(each) for name, each in raw.items()}
 
 
@@ -153,7 +153,7 @@ class Worth(Answer):
     total: Decimal = declared(Amount("Dollars of all assets with a price."))
     assets: Mapping[str, Decimal] = declared(
         Shape("Value by `SOL` or mint.", form=mapping(Amount("Dollars."), ""), example={}),
-        read=_decimals_by_asset,
+        read=decimals_by_asset,
     )
     unpriced: Mapping[str, str] = declared(
         Shape("Assets without a price, and why.", form=mapping(Text("Why."), ""), example={})

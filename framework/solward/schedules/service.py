@@ -158,8 +158,8 @@ class ScheduleService:
         self.runner.wake()
         return schedule
 
-    async def list(self, wallet_id: str) -> Sequence[Schedule]:
-        """Return a wallet's schedules, oldest first."""
+    async def list(self, wallet_id: str | None = None) -> Sequence[Schedule]:
+        """Return the schedules of a wallet, or all for None; oldest first."""
         async with self._database.read() as connection:
             return await store.list_schedules(connection, wallet_id)
 

@@ -64,13 +64,13 @@ async def get(
     return None if row is None else schedule_of(row)
 
 
-async def list_schedules(connection: AsyncConnection, wallet_id: str) -> list[Schedule]:
-    """Return a wallet's schedules, oldest first."""
-    statement = (
-        select(schedules)
-        .where(schedules.c.wallet_id == wallet_id)
-        .order_by(schedules.c.created_ms, schedules.c.id)
-    )
+async def list_schedules(
+    connection: AsyncConnection, wallet_id: str | None = None
+) -> list[Schedule]:
+    """Return the schedules of a wallet, or all for None; oldest first."""
+    statement = select(schedules).order_by(schedules.c.created_ms, schedules.c.id)
+    if wallet_id is not None:
+        statement = statement.where(schedules.c.wallet_id == wallet_id)
     return [schedule_of(row) for row in (await connection.execute(statement)).mappings()]
 
 

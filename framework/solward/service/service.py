@@ -54,6 +54,7 @@ from solward.service.limits import FreezeSwitches, engine_options, wallet_limits
 from solward.service.live_plugins import LivePlugins
 from solward.service.retention import MB, hourly_retention
 from solward.service.token_refresh import listed_tokens
+from solward.service.totals import Totals
 from solward.service.venue_clients import VenueClients
 from solward.settings import Settings
 from solward.settings.home import Home
@@ -108,6 +109,7 @@ class Solward:
     history: History
     display: Display
     holdings: Holdings
+    totals: Totals
     switches: FreezeSwitches
     credentials: Credentials
     limiter: Limiter
@@ -371,6 +373,7 @@ class Solward:
                 history=History(database),
                 display=display,
                 holdings=holdings,
+                totals=Totals(database, holdings),
                 switches=FreezeSwitches(database, wallets),
                 credentials=credentials,
                 limiter=requests,

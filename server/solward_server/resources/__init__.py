@@ -21,6 +21,7 @@ from solward_server.resources import (
     schedules,
     service,
     skills,
+    totals,
     transactions,
     wallets,
 )
@@ -33,6 +34,7 @@ ROUTES: tuple[Routes, ...] = (
     credentials.admins,
     wallets.routes,
     transactions.routes,
+    totals.routes,
     policy.contacts,
     payments.routes,
     operations.quotes,

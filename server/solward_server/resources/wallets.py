@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from quart import Response
 
-from solward.operations.policies.grant_report import limits_report, wallet_grants
+from solward.agents.agent import Agent
+from solward.operations.policies.grant_report import (
+    Caller,
+    CanLeave,
+    leaving_by_wallet,
+    limits_report,
+    wallet_grants,
+)
 from solward.resources import wallets as calls
 from solward.resources.declare import answer_json
 from solward.resources.schedules import ScheduleStatus
 from solward.schedules.runs import may_spend
+from solward.schedules.schedule import Schedule
 from solward.service.holdings import Worth
 from solward.service.limits import read_ceilings, wallet_limits
 from solward.service.service import Solward
@@ -214,6 +223,38 @@ def _usd(worth: Worth) -> dict[str, Any]:
     }
 
 
+async def leaving_of_all(service: Solward) -> dict[str, CanLeave]:
+    """Return the maximum that can leave each wallet, by its id, with a few queries for all."""
+    every = [each.id for each in await service.wallets.list()]
+    agents, schedules = defaultdict(list), defaultdict(list)
+    for agent in await service.agents.list():
+        agents[agent.wallet_id].append(agent)
+    for schedule in _spending(service, await service.schedules.list()):
+        schedules[schedule.wallet_id].append(schedule)
+    users = {}
+    for wallet_id in every:
+        keys = await service.keys.keys_of_wallet(wallet_id)
+        callers = _callers(agents[wallet_id], schedules[wallet_id])
+        users[wallet_id] = ([*callers, *keys.single], keys.alike)
+    return await leaving_by_wallet(service.database, wallet_limits(service.settings), users)
+
+
+def _spending(service: Solward, schedules: Iterable[Schedule]) -> list[Schedule]:
+    """Return the schedules that may move something: those whose skill only reads do not."""
+    skills = service.live.registry.skills
+    return [
+        each
+        for each in schedules
+        if each.status is not ScheduleStatus.ENDED and may_spend(skills.get(each.skill))
+    ]
+
+
+def _callers(agents: Iterable[Agent], schedules: Iterable[Schedule]) -> list[Caller]:
+    """Return agents and the operator's schedules with their ceilings."""
+    own = [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
+    return [*((f"agent:{each.id}", each.limits) for each in agents), *own]
+
+
 async def limits_of(
     service: Solward,
     wallet_id: str,
@@ -234,17 +275,8 @@ async def limits_of(
         frozen, _, own = await spending.read_binding(connection, wallet.id)
     ceilings = wallet_limits(service.settings).within(own)
     report = await limits_report(service.database, scope, ceilings)
-    callers = [
-        (f"agent:{agent.id}", agent.limits) for agent in await service.agents.list(wallet.id)
-    ]
-    # Schedules whose skill only reads move nothing.
-    schedules = [
-        each
-        for each in await service.schedules.list(wallet.id)
-        if each.status is not ScheduleStatus.ENDED
-        and may_spend(service.live.registry.skills.get(each.skill))
-    ]
-    callers += [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
+    schedules = _spending(service, await service.schedules.list(wallet.id))
+    callers = _callers(await service.agents.list(wallet.id), schedules)
     of_keys = [each for each in schedules if each.key_id is not None]
     if shown is not None:
         shown = {*shown, *(each.principal for each in of_keys if each.made_by in shown)}

@@ -206,4 +206,4 @@ def test_a_dashboard_that_was_restarted_gets_its_page_back(browser: Browser, pag
         "the new page",
         60,
     )
-    browser.wait_for("Spending limits today", 40)
+    browser.wait_for("Recent decisions", 40)

@@ -103,7 +103,7 @@ def test_the_password_is_asked_for_and_opens_the_pages(guarded: Pages) -> None:
         field.send_keys("guess", Keys.ENTER)
         browser.wait_for("This is neither the password nor")
         browser.one("input[type=password]").send_keys(PASSWORD, Keys.ENTER)
-        browser.wait_for("Spending limits today")
+        browser.wait_for("Recent decisions")
         browser.open("/")
         browser.wait_for("No wallet yet")
         # The wrong guess was answered with 403, and said so on the console.

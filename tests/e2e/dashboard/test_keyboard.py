@@ -64,7 +64,7 @@ def browser(browser: Browser) -> Browser:
     keys = Keyboard(browser)
     keys.press(*PASSWORD)
     keys.press(Keys.ENTER)
-    browser.wait_for("Spending limits today")
+    browser.wait_for("Recent decisions")
     return browser
 
 

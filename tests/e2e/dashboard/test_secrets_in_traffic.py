@@ -175,7 +175,7 @@ def test_no_secret_reaches_the_browser(
     received = Received(browser)
     browser.driver.get(browser.url)
     browser.one("input[type=password]").send_keys(PASSWORD + "\n")
-    browser.wait_for("Spending limits today")
+    browser.wait_for("Recent decisions")
     received.collect()
     wallet = funded_wallet(api, "rich", 4)
     (imported,) = (w for w in api.get("/wallets").json()["wallets"] if w["name"] == "imported")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -113,6 +114,31 @@ async def wallet_grants(
     if draft is not None:
         report["drafted"] = drafted.to_json(wallet_id, names, shown)
     return report
+
+
+async def leaving_by_wallet(
+    database: Database,
+    ceilings: ScopeLimits,
+    users: Mapping[str, tuple[Sequence[Caller], Sequence[KeyGroup]]],
+) -> dict[str, CanLeave]:
+    """Return the maximum that can leave each wallet, for one moment.
+
+    Args:
+        ceilings: the limits that the service sets for each wallet; its own ceilings are added.
+        users: wallet id -> `callers` and `alike` of `wallet_grants`.
+    """
+    async with database.read() as connection:
+        now = await database.moment(connection)
+        stored = await store.all_sets(connection)
+        own = await spending.ceilings_by_wallet(connection)
+    sets = {who: tuple(map(from_stored, each)) for who, each in stored.items()}
+    found = {}
+    for wallet_id, (callers, alike) in users.items():
+        limits = ceilings.within(own.get(wallet_id, {}))
+        found[wallet_id] = can_leave(wallet_id, limits, callers, sets, now, alike)
+        # Thousands of wallets do not stop other requests.
+        await asyncio.sleep(0)
+    return found
 
 
 async def principal_grants(

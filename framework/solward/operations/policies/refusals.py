@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, select
+from sqlalchemy import ColumnElement, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
 from solward.database.prepared import Prepared
 from solward.database.tables import judged_effects, transactions
-from solward.support.durations import DAY_MS
+from solward.support.clock import iso
 from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus
 from solward.vault.store.transactions import RECORD, record_of
 
 
 async def refusals(database: Database, wallet_id: str | None, limit: int) -> dict[str, Any]:
-    """Return the newest `refusals` of one wallet or all (see `record_json`), and `lastDay`.
-
-    `lastDay` has the `count` of 24 hours and the counts `byRule`. If `isComplete` is false, only
-    the newest `REFUSALS_OF` transactions were counted.
-    """
+    """Return the newest `refusals` of one wallet or all (see `record_json`), from the newest
+    `REFUSALS_OF` records."""
     async with database.read() as connection:
-        now = await database.moment(connection)
         records = await list_refused(connection, wallet_id, limit)
-        by_rule, is_complete = await count_refused_by_rule(
-            connection, wallet_id, now.database_ms - DAY_MS
-        )
-        found = await _records_with_reasons(connection, records)
-    last_day = {"count": sum(by_rule.values()), "byRule": by_rule, "isComplete": is_complete}
-    return {"refusals": found, "lastDay": last_day}
+        return {"refusals": await _records_with_reasons(connection, records)}
 
 
 async def record_json(database: Database, record: TransactionRecord) -> dict[str, Any]:
@@ -88,55 +79,25 @@ _BLOCKED = (
 )
 
 
-def _refusals(columns: Sequence[ColumnElement[Any]], *, of_wallet: bool) -> Any:
-    statement = select(*columns).where(*_BLOCKED)
-    if of_wallet:
-        statement = statement.where(transactions.c.wallet_id == bindparam("b_wallet"))
-    return statement.order_by(transactions.c.seq.desc())
+def _refused(*more: ColumnElement[bool]) -> Prepared:
+    statement = select(*RECORD).where(*_BLOCKED, *more).order_by(transactions.c.seq.desc())
+    return Prepared(statement.limit(bindparam("b_limit")))
 
 
-_REFUSED, _REFUSED_SINCE = (
-    {
-        of_wallet: Prepared(
-            _refusals(RECORD, of_wallet=of_wallet).limit(bindparam("b_limit"))
-            if since is None
-            else _refusals((transactions.c.guardrails_applied,), of_wallet=of_wallet).where(since)
-        )
-        for of_wallet in (False, True)
-    }
-    for since in (None, transactions.c.created_ms > bindparam("b_since"))
-)
-_FIRST_AMONG = Prepared(
-    select(transactions.c.created_ms)
-    .where(transactions.c.seq <= _AMONG)
-    .order_by(transactions.c.seq.desc())
-    .limit(1)
-)
+_REFUSED = _refused()
+_REFUSED_OF_WALLET = _refused(transactions.c.wallet_id == bindparam("b_wallet"))
 
 
 async def list_refused(
     connection: AsyncConnection, wallet_id: str | None, limit: int, among: int = REFUSALS_OF
 ) -> list[TransactionRecord]:
     """Return the newest blocked records of one wallet or all, from the `among` newest records."""
-    parameters = _wallet_parameter(wallet_id) | {"b_limit": limit, "b_among": among}
-    rows = await _REFUSED[wallet_id is not None].all(connection, parameters)
+    parameters: dict[str, Any] = {"b_limit": limit, "b_among": among}
+    if wallet_id is None:
+        rows = await _REFUSED.all(connection, parameters)
+    else:
+        rows = await _REFUSED_OF_WALLET.all(connection, parameters | {"b_wallet": wallet_id})
     return [record_of(row) for row in rows]
-
-
-async def count_refused_by_rule(
-    connection: AsyncConnection, wallet_id: str | None, since_ms: int, among: int = REFUSALS_OF
-) -> tuple[dict[str, int], bool]:
-    """Return rule -> number of transactions refused since a time, largest first, and whether the
-    `among` newest records reach back to that time."""
-    parameters = _wallet_parameter(wallet_id) | {"b_since": since_ms, "b_among": among}
-    rows = await _REFUSED_SINCE[wallet_id is not None].all(connection, parameters)
-    counted = Counter(applied[-1] for (applied,) in rows if applied)
-    before = await _FIRST_AMONG.first(connection, {"b_among": among})
-    return dict(counted.most_common()), before is None or before[0] <= since_ms
-
-
-def _wallet_parameter(wallet_id: str | None) -> dict[str, Any]:
-    return {} if wallet_id is None else {"b_wallet": wallet_id}
 
 
 _NUMBERS = Prepared(
@@ -173,3 +134,46 @@ async def _leaving_by_record(
         return {}
     rows = await _LINES.all(connection, {"ids": [*transaction_ids]})
     return {own_id: (json.loads(lines), costs) for own_id, lines, costs in rows}
+
+
+# Of the refusals in a time, each cause with the number of its refusals, and the newest of them.
+_CAUSES_TEXT = (
+    "SELECT causes.*, newest.id, newest.created_ms, newest.error,"
+    " CAST(newest.refusal_numbers AS text) FROM (SELECT max(seq) AS seq, count(*) AS number,"
+    " RULE AS rule, wallet_id, principal, NUMBERS->>'limit', NUMBERS->>'unit', NUMBERS->>'mint'"
+    " FROM transactions"
+    " WHERE status = 'blocked' AND created_ms > :after AND created_ms <= :until"
+    " GROUP BY 3, 4, 5, 6, 7, 8) AS causes JOIN transactions AS newest ON newest.seq = causes.seq"
+)
+_CAUSES = {
+    dialect: Prepared(text(_CAUSES_TEXT.replace("RULE", rule).replace("NUMBERS", numbers)))
+    for dialect, rule, numbers in (
+        ("postgresql", "guardrails_applied->>-1", "refusal_numbers"),
+        # SQLite may have stored malformed JSON, and would then refuse the whole statement.
+        (
+            "sqlite",
+            "CASE WHEN json_valid(guardrails_applied) THEN guardrails_applied->>'$[#-1]' END",
+            "CASE WHEN json_valid(refusal_numbers) THEN refusal_numbers END",
+        ),
+    )
+}
+
+
+async def causes_of_refusals(
+    connection: AsyncConnection, after_ms: int, until_ms: int
+) -> list[tuple[tuple[str | None, ...], int, dict[str, Any]]]:
+    """Return the causes of the refusals in (after, until]: a key, the `seq` of the newest refusal,
+    and the number of refusals with the newest as JSON. A cause is one rule, wallet, principal, and
+    limit on an asset."""
+    query = _CAUSES[connection.dialect.name]
+    found = []
+    for row in await query.all(connection, {"after": after_ms, "until": until_ms}):
+        seq, count, *key, newest_id, ms, error, numbers = row
+        body = {"count": count, "rule": key[0] or "", "walletId": key[1], "principal": key[2]}
+        body |= {"transactionId": newest_id, "timestamp": iso(ms), "reason": error or ""}
+        # If they cannot be read, the refusal has no numbers.
+        with suppress(ValueError, AttributeError):
+            shown = json.loads(numbers or "{}").items()
+            body["numbers"] = {name: str(number) for name, number in shown}
+        found.append((tuple(key), seq, body))
+    return found

@@ -173,6 +173,12 @@ async def read_binding(connection: AsyncConnection, wallet_id: str) -> Binding:
     return Binding(None if found is None else str(found), int(version), ceilings or {})
 
 
+async def ceilings_by_wallet(connection: AsyncConnection) -> dict[str, Mapping[str, int]]:
+    """Return the own ceilings of all wallets, by the wallets' ids."""
+    found = await connection.execute(select(wallets.c.id, wallets.c.ceilings))
+    return {row.id: row.ceilings for row in found}
+
+
 async def set_frozen(
     connection: AsyncConnection, scope: str, frozen: bool, reason: str | None = None
 ) -> None:

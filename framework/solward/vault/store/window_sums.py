@@ -93,6 +93,22 @@ async def sum_windows(
     return sums
 
 
+_NEEDS_OF_WALLETS = (
+    "WITH needs AS MATERIALIZED (SELECT 0 AS i, 'wallet:' || id AS scope,"
+    " CAST(:asset AS text) AS asset, CAST(:after AS bigint) AS after FROM wallets)"
+)
+_SUM_OF_WALLETS = Prepared(text(_NEEDS_OF_WALLETS + _SUM))
+
+
+async def sum_all_wallets(
+    connection: AsyncConnection, asset: str, length_ms: int, now_ms: int
+) -> int:
+    """Return the units that all wallets together have counted of an asset in a window."""
+    after = now_ms - length_ms
+    row = await _SUM_OF_WALLETS.first(connection, {"asset": asset, "after": after})
+    return 0 if row is None else units(row.high, row.low)
+
+
 _HOURS = (
     select(
         reservation_totals.c.hour,
