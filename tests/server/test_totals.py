@@ -148,6 +148,8 @@ async def test_refusals_of_one_cause_are_one(api: Api) -> None:
 
 async def test_what_can_leave_agrees_with_the_limits_of_each_wallet(api: Api) -> None:
     wallets = [await api.wallet(1) for _ in range(2)]
+    ceilings = {"dailySpendingLimitSol": 0.5, "maxCostsSolPerDay": 0.01}
+    await api.call("PATCH", f"/wallets/{wallets[1]}/limits", ceilings)
     await api.key(walletId=wallets[0])
     await api.key(
         name="granted", grants=[{"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "2"}}}}]
