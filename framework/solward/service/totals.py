@@ -15,11 +15,11 @@ import structlog
 from sqlalchemy import bindparam, func, select
 
 from solward.database.database import Database
-from solward.database.prepared import Prepared
+from solward.database.prepared import Prepared, Row
 from solward.database.set_apart import is_shared_failure
 from solward.database.tables import transactions, wallets
 from solward.operations.policies.grant_report import SWAPS, CanLeave
-from solward.operations.policies.refusals import causes_of_refusals
+from solward.operations.policies.refusals import cause_json, causes_of_refusals
 from solward.resources import totals as shapes
 from solward.resources.declare import answer_json
 from solward.service.holdings import Holdings
@@ -190,7 +190,7 @@ class Totals:
             count = await _WALLETS.scalar(connection)
         hours: list[dict[str, Any]] = []
         types: dict[str, Counter[str]] = {}
-        causes: dict[object, tuple[int, dict[str, Any]]] = {}
+        refused, newest = Counter[tuple[str | None, ...]](), dict[tuple[str | None, ...], Row]()
         # Each hour alone: SQLite is read on the event loop, and others are served in between.
         since = now.database_ms - DAY_MS
         for hour in range(since // HOUR_MS, since // HOUR_MS + _HOURS + 1):
@@ -199,20 +199,19 @@ class Totals:
             until = (hour + 1) * HOUR_MS - 1 if len(hours) < _HOURS else _END_MS
             async with self._database.read() as connection:
                 rows = await _COUNTS.all(connection, {"after": after, "until": until})
-                refused = await causes_of_refusals(connection, after, until)
+                causes = await causes_of_refusals(connection, after, until)
             counts = Counter[str]()
             for kind, status, number in rows:
                 counts[status] += number
                 types.setdefault(kind, Counter())[status] += number
             hours.append({"start": iso(after + 1), "counts": counts})
-            for key, seq, body in refused:
-                before = causes.get(key, (0, {"count": 0}))
-                number = before[1]["count"] + body["count"]
-                causes[key] = seq, body | {"count": number}
+            for cause, number, row in causes:
+                refused[cause] += number
+                newest[cause] = row
         by_rule = Counter[str]()
-        for _, body in causes.values():
-            by_rule[body["rule"]] += body["count"]
-        newest = sorted(causes.values(), key=lambda each: -each[0])[:MOST_CAUSES]
+        for (rule, *_), number in refused.items():
+            by_rule[rule or ""] += number
+        latest = sorted(newest, key=lambda cause: -newest[cause].seq)[:MOST_CAUSES]
         return {
             "wallets": count,
             "spentLamports": str(spent),
@@ -220,7 +219,7 @@ class Totals:
             "types": types,
             "refused": by_rule.total(),
             "byRule": dict(by_rule.most_common()),
-            "causes": [body for _, body in newest],
+            "causes": [cause_json(newest[each], refused[each]) for each in latest],
             "prices": await self._read_prices(),
         }
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, bindparam, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.database import Database
-from solward.database.prepared import Prepared
+from solward.database.prepared import Prepared, Row
 from solward.database.tables import judged_effects, transactions
 from solward.support.clock import iso
 from solward.types.record import REFUSALS_OF, TransactionRecord, TransactionStatus
@@ -161,19 +161,22 @@ _CAUSES = {
 
 async def causes_of_refusals(
     connection: AsyncConnection, after_ms: int, until_ms: int
-) -> list[tuple[tuple[str | None, ...], int, dict[str, Any]]]:
-    """Return the causes of the refusals in (after, until]: a key, the `seq` of the newest refusal,
-    and the number of refusals with the newest as JSON. A cause is one rule, wallet, principal, and
-    limit on an asset."""
+) -> list[tuple[tuple[str | None, ...], int, Row]]:
+    """Return the causes of the refusals in (after, until], each with its number of refusals and a
+    row of the newest. A cause is one rule, wallet, principal, and limit on an asset."""
     query = _CAUSES[connection.dialect.name]
-    found = []
-    for row in await query.all(connection, {"after": after_ms, "until": until_ms}):
-        seq, count, *key, newest_id, ms, error, numbers = row
-        body = {"count": count, "rule": key[0] or "", "walletId": key[1], "principal": key[2]}
-        body |= {"transactionId": newest_id, "timestamp": iso(ms), "reason": error or ""}
-        # If they cannot be read, the refusal has no numbers.
-        with suppress(ValueError, AttributeError):
-            shown = json.loads(numbers or "{}").items()
-            body["numbers"] = {name: str(number) for name, number in shown}
-        found.append((tuple(key), seq, body))
-    return found
+    rows = await query.all(connection, {"after": after_ms, "until": until_ms})
+    return [(tuple(row[2:8]), row.number, row) for row in rows]
+
+
+def cause_json(newest: Row, count: int) -> dict[str, Any]:
+    """Return a cause as the API shows it, from a row of its newest refusal."""
+    rule, wallet_id, principal = newest[2:5]
+    transaction_id, ms, error, numbers = newest[8:]
+    body = {"count": count, "rule": rule or "", "walletId": wallet_id, "principal": principal}
+    body |= {"transactionId": transaction_id, "timestamp": iso(ms), "reason": error or ""}
+    # If they cannot be read, the refusal has no numbers.
+    with suppress(ValueError, AttributeError):
+        shown = json.loads(numbers or "{}").items()
+        body["numbers"] = {name: str(number) for name, number in shown}
+    return body
