@@ -48,6 +48,8 @@ ADMIN = {
     "POST /contacts",
     "DELETE /contacts/<id>",
     "GET /settings",
+    "GET /totals",
+    "GET /totals/balances",
     "GET /events",
     "GET /policy",
     "PUT /policy",
