@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import text
 from tests.operations.matrix.cases import ROWS
 from tests.operations.matrix.row import Route, Spends
 from tests.operations.matrix.stand import (
@@ -180,6 +181,27 @@ async def test_a_wrong_value_is_named_and_changes_nothing(
     answer = await put(stand.api, stand.id, {"dailySpendingLimitSol": 1} | fields)
     assert (answer.status, answer.error[: len(said)]) == (400, said)
     assert (await stand.api.get(f"/wallets/{stand.id}/limits")).json["ceilings"] == {}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["{bad", "null", "[]", "5", '{"maxSolPerTransaction": -5}', '{"maxSolPerTransaction": 1.5}',
+     '{"maxSolPerTransaction": "1"}', '{"maxSolPerTransaction": null}', '{"other": 1}',
+     '{"maxSolPerTransaction": true}', "[" * 9000],
+)  # fmt: skip
+async def test_ceilings_that_cannot_be_read_stop_their_wallet_alone(api: Api, odd: str) -> None:
+    stand, other = await new_stand(api), await new_stand(api)
+    async with api.service.database.write() as connection:
+        change = text("UPDATE wallets SET ceilings = :odd WHERE id = :id")
+        await connection.execute(change, {"odd": odd, "id": stand.id})
+    refused = await pay(stand, "0.001")
+    assert refused.status == 500
+    assert "ceiling" in refused.error
+    assert (await pay(other, "0.001")).status == 200
+    assert (await api.get("/wallets")).status == 200
+    assert (await api.get("/totals/balances")).status == 200
+    assert (await put(api, stand.id, dict.fromkeys(NAMES))).json["ceilings"] == {}
+    assert (await pay(stand, "0.001")).status == 200
 
 
 async def test_only_who_may_set_policy_sets_them_and_each_change_is_audited(stand: Stand) -> None:

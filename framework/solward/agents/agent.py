@@ -15,9 +15,10 @@ from solward.resources import agents
 from solward.resources.agents import AgentStatus, Memory
 from solward.resources.declare import answer_json
 from solward.support import jsontext
+from solward.types.guardrail import CEILINGS
 from solward.types.money import LAMPORTS_PER_SOL, from_units
 from solward.types.provider import Usage
-from solward.vault.guardrails.rules import CEILINGS, ScopeLimits
+from solward.vault.guardrails.rules import ScopeLimits
 from solward.vault.store.wallets import RATE_CEILING, ceilings_json
 
 _USD_DECIMALS = 9

@@ -7,6 +7,8 @@ in smallest units, identifiers are text.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -29,7 +31,34 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import SchemaItem
 
+from solward.types.guardrail import CEILINGS
 from solward.types.money import COUNTED_MAX
+
+
+class _Ceilings(TypeDecorator[dict[str, int]]):
+    """A wallet's own ceilings, as JSON: the ceiling's name -> lamports, or transactions.
+
+    Ceilings that cannot be read are 0, so that nothing leaves the wallet, and no other is stopped.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, int] | None, dialect: Dialect) -> str:
+        """See `TypeDecorator`."""
+        return json.dumps(value or {})
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, int] | None:
+        """See `TypeDecorator`."""
+        if value is None:
+            return None
+        with suppress(ValueError, RecursionError):
+            found = json.loads(value)
+            is_known = isinstance(found, dict) and found.keys() <= CEILINGS.keys()
+            if is_known and all(type(each) is int and each >= 0 for each in found.values()):
+                return dict(found)
+        return dict.fromkeys(CEILINGS, 0)
+
 
 metadata = MetaData(
     naming_convention={
@@ -158,7 +187,7 @@ wallets = _table(
     Column("sealed_key", LargeBinary, nullable=False),
     Column("created_by", Text),  # a principal; null for older wallets
     # Name of a ceiling of this wallet's own -> its lamports, or its transactions.
-    Column("ceilings", JSON, nullable=False, server_default="{}"),
+    Column("ceilings", _Ceilings, nullable=False, server_default="{}"),
     Index(None, "created_by"),
     Index(None, "created_ms", "id"),
     Index(None, "name"),

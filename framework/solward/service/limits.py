@@ -20,9 +20,10 @@ from solward.settings import Settings
 from solward.settings.settings import MAINNET
 from solward.solana.token_list import TokenList
 from solward.types.errors import ConfigError, InvalidRequest, refuse_unknown
+from solward.types.guardrail import CEILINGS
 from solward.types.money import format_sol, sol_to_lamports
 from solward.vault.custody import Wallets
-from solward.vault.guardrails.rules import CEILINGS, Policy, ScopeLimits
+from solward.vault.guardrails.rules import Policy, ScopeLimits
 from solward.vault.money.engine import EngineOptions
 from solward.vault.money.judge.prices import Prices
 from solward.vault.store import spending

@@ -207,6 +207,17 @@ class Solward:
                 in_background(_read_ledger_time(ledger, database), "solward-ledger-time")
             )
             tokens = await listed_tokens(database, network)
+            webhook = Webhook.from_settings(database, settings)
+            url = settings.dashboard_address if settings.dashboard_url else ""
+            messages = [
+                HoldMessages(database, chat, tokens, url, Pace()) for chat in chats_of(settings)
+            ]
+            alert_webhook = AlertWebhook.from_settings(database, settings)
+            # They start before the first hold can be made, and end after the engine, whose last
+            # transactions are still told.
+            for sender in (webhook, *messages, alert_webhook):
+                if sender is not None:
+                    await stack.enter_async_context(sender.delivering())
             prices = Prices(
                 cluster.price_sources if price_sources is None else price_sources,
                 max_age_ms=settings.price_max_age_s * 1000,
@@ -310,19 +321,6 @@ class Solward:
                 for key in await credentials.keys():
                     await keys.revoke(key.id)
             plugins.on_problem = live.add_problem
-            webhook = Webhook.from_settings(database, settings)
-            if webhook is not None:
-                # Deliveries start before the first hold can be made.
-                await stack.enter_async_context(webhook.delivering())
-            url = settings.dashboard_address if settings.dashboard_url else ""
-            messages = [
-                HoldMessages(database, chat, tokens, url, Pace()) for chat in chats_of(settings)
-            ]
-            for each in messages:
-                await stack.enter_async_context(each.delivering())
-            alert_webhook = AlertWebhook.from_settings(database, settings)
-            if alert_webhook is not None:
-                await stack.enter_async_context(alert_webhook.delivering())
             stack.push_async_callback(display.close)
             engine.start()
             # On a shared database other processes serve already, so this start need not wait.

@@ -103,6 +103,13 @@ SOL: Final = "SOL"
 """The asset of SOL and of wrapped SOL, in lamports."""
 COSTS: Final = "COSTS"
 """The asset under which network fees and rent are counted, in lamports."""
+CEILINGS: Final = {
+    "maxSolPerTransaction": "max_lamports_per_tx",
+    "maxTransactionsPerMinute": "max_tx_per_minute",
+    "dailySpendingLimitSol": "daily_lamports",
+    "maxCostsSolPerDay": "daily_costs_lamports",
+}
+"""Ceiling of a wallet's own, by its name in requests -> the attribute of `ScopeLimits`."""
 GRANT_SCOPE: Final = "grant:"
 """The prefix of scopes that count amounts in grants."""
 

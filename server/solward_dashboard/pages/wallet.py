@@ -385,8 +385,14 @@ async def _set_ceilings(wallet: Wallet) -> None:
         f"Ceilings of {wallet.name}",
         form,
         "Save",
+        # Another admin's change of a field that is not changed here stays.
         lambda values: api().wallets.set_ceilings(
-            wallet.id, {each.json: values.get(each.name) for each in fields}
+            wallet.id,
+            {
+                each.json: values.get(each.name)
+                for each in fields
+                if values.get(each.name) != known.get(each.json)
+            },
         ),
     )
 

@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.protocol import DEFAULT_MAX_NETWORK_FEE
-from solward.types.guardrail import Hold, Intent, TransactionEffects
+from solward.types.guardrail import CEILINGS, Hold, Intent, TransactionEffects
 from solward.types.money import SOL_DECIMALS, amount_text
 from solward.vault.grants.judged import GRANTS_RULE
 from solward.vault.refusal import Refusal, RefusalNumbers
@@ -534,15 +534,6 @@ def _first_violation(effects: TransactionEffects, rule: str) -> Refusal | None:
 
 def _names_text(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names))) or "none"
-
-
-CEILINGS: Final = {
-    "maxSolPerTransaction": "max_lamports_per_tx",
-    "maxTransactionsPerMinute": "max_tx_per_minute",
-    "dailySpendingLimitSol": "daily_lamports",
-    "maxCostsSolPerDay": "daily_costs_lamports",
-}
-"""Ceiling of a wallet's own, by its name in requests -> the attribute of `ScopeLimits`."""
 
 
 @dataclass(frozen=True, slots=True)
