@@ -127,12 +127,76 @@ async def test_a_message_has_what_a_person_needs_to_decide(
     text = body["text"].replace("`", "")
     assert "A transaction waits for a person" in text
     assert event_of()["sentence"] in text
-    assert f"Leaves: 0.5 SOL to {STRANGER} (alice)\n" in text
-    assert f"2.5 USDC of the mint {MINT} to {POISONED} (NOT alice, it only looks alike)\n" in text
+    assert f"Leaves: 0.5 SOL to {STRANGER}\nNamed: alice\n" in text
+    warned = f"to {POISONED}\nNamed: NOT alice, it only looks alike\n"
+    assert f"2.5 USDC of the mint {MINT} {warned}" in text
     assert "Costs: at most 0.000005 SOL" in text
     assert "Asked by: agent Ada" in text
     assert "Decide until: 2026-11-22 12:00 UTC\n" in text
     assert f"{DASHBOARD}/holds/h-1" in live_text(body)
+
+
+async def test_a_wallet_that_a_key_made_is_called_by_its_id(
+    database: Database, server: ChatServer
+) -> None:
+    theirs = {"id": "w2", "public_key": STRANGER, "created_by": "key:k1", "name": "treasury"}
+    own = {"public_key": MINT, "name": "treasury", "created_by": "admin"}
+    async with database.write() as connection:
+        await connection.execute(insert(wallets), [WALLET_ROW | own, WALLET_ROW | theirs])
+    alike = f"{MINT[:5]}{'2' * 22}{MINT[-5:]}"
+    await told(database, server.telegram(), lines=[line(), line(MINT), line(alike)])
+    for text in ("wallet w2", "wallet treasury", "NOT wallet treasury, it only looks alike"):
+        assert f"\nNamed: {text}\n" in server.texts[0]
+
+
+async def test_names_are_read_as_it_is_sent_and_it_is_sent_without_them(
+    database: Database, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reading of names is in a payment's transaction, so none delays or fails it."""
+    asked: list[Any] = []
+
+    async def unread(*given: Any) -> Any:
+        asked.append(given)
+        raise ValueError("an odd row")
+
+    for name in ("wallets_like", "address_book_rows", "names_of_kind"):
+        monkeypatch.setattr(f"solward.notify.chats.{name}", unread)
+    sender = sender_of(database, server.telegram())
+    async with database.write() as connection:
+        outbox.record(connection, "hold:created", event_of())
+        await sender._store_recorded(connection)
+    assert asked == []
+    async with sender.delivering():
+        await deliveries_ended(database, "delivered")
+    assert len(asked) == 1
+    assert f"Leaves: 0.5 SOL to {STRANGER}\nCosts" in server.texts[0]
+    assert "Asked by: agent:a1\n" in server.texts[0]
+
+
+@promise("hostile-name-no-link")
+async def test_small_amounts_hide_no_large_one(database: Database, server: ChatServer) -> None:
+    unlisted = [line(units=10**18 + number, asset=POISONED, decimals=0) for number in range(60)]
+    lines = [*unlisted, line(units=7 * 10**6, asset=MINT, decimals=6), line(units=1), line()]
+    await told(database, server.telegram(), lines=lines)
+    leaves = re.findall("Leaves: ([0-9.,]+ [a-zA-Z]+)", server.texts[0])
+    assert leaves[:3] == ["0.5 SOL", "0.000000001 SOL", "7 USDC"]
+    assert "more amounts" in server.texts[0]
+
+
+@promise("dead-receiver-stops-no-other")
+async def test_a_message_that_cannot_be_made_is_given_up_with_an_alert(
+    database: Database, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(*_: Any) -> Any:
+        raise KeyError("an odd hold")
+
+    monkeypatch.setattr("solward.notify.chats.hold_message", odd)
+    sender = HoldMessages(database, server.slack(), TOKENS, "", replace(FAST, give_up_s=0))
+    async with sender.delivering():
+        await tell(database)
+        await deliveries_ended(database, "given_up")
+    (alert,) = await alerts_of(database)
+    assert alert["detail"].endswith("the last failure: KeyError")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -169,7 +233,7 @@ async def test_a_hostile_name_makes_no_link_mention_or_line(
     assert heading == "A held transaction was denied: nothing was sent"
     assert link == f"{DASHBOARD}/holds/h-1"
     assert lines[1:-1] == [
-        ".", "Leaves: .", "Costs: at most .", "Asked by: .", "Decided by: .", "Note: .",
+        ".", "Leaves: .", "Named: .", "Costs: at most .", "Asked by: .", "Decided by: .", "Note: .",
     ]  # fmt: skip
     if kind == "slack":
         assert re.findall("<[^>]*>", body["text"]) == [f"<{link}>"]
@@ -409,7 +473,8 @@ async def test_a_service_tells_both_from_the_hold_to_the_end_of_its_payment(
         hold = held.json["holdId"]
         for text in server.texts:
             assert held.json["sentence"] in text
-            assert f"0.5 SOL to {STRANGER} (alice)" in text
+            assert f"0.5 SOL to {STRANGER}" in text
+            assert "Named: alice\n" in text.replace("`", "")
             assert "Asked by: " in text
             assert "key payer" in text
             assert f"{DASHBOARD}/holds/{hold}" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pytest
 from tests.promises import promise
@@ -58,3 +59,21 @@ def test_names_are_suggested_in_their_order_and_not_without_end() -> None:
     assert RECIPIENTS.suggested == sorted([THIRD, "@vendors", "Landlord"])
     many = AddressBook.from_lists((), [_contact(f"n{at:04}", ONE) for at in range(2_000)])
     assert many.suggested[-1] == "n0499"
+
+
+class _Own(NamedTuple):
+    id: str
+    name: str
+    address: str
+    created_by: str | None
+
+
+@promise("keys-names-stand-in-no-way")
+def test_a_keys_wallet_is_called_by_its_id_if_others_have_one_that_looks_the_same() -> None:
+    own, theirs = _Own("w1", "treasury", ONE, "admin"), _Own("w2", "Treasury", OTHER, "key:k1")
+    lone = _Own("w3", "pocket", THIRD, "key:k1")
+    book = AddressBook.from_lists([theirs, own, lone, lone._replace(id="w4")])
+    assert book.called == {ONE: "wallet treasury", OTHER: "wallet w2", THIRD: "wallet pocket"}
+    unknown = AddressBook.from_lists([theirs, lone, own._replace(created_by=None)])
+    assert unknown.called[OTHER] == "wallet w2"
+    assert AddressBook.from_lists([theirs, lone]).called[OTHER] == "wallet Treasury"

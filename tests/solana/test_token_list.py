@@ -6,7 +6,8 @@ import pytest
 from solders.pubkey import Pubkey
 from tests.promises import promise
 
-from solward.solana.token_list import KnownToken, TokenList, skeleton, token_list
+from solward.solana.token_list import KnownToken, TokenList, token_list
+from solward.support.skeletons import skeleton
 from solward.types.errors import InvalidRequest
 
 MAINNET = token_list("mainnet-beta")

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     bindparam,
+    case,
     delete,
+    func,
     insert,
     literal,
     null,
@@ -22,7 +24,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.database.prepared import Prepared, Row
 from solward.database.tables import address_book, agents, contacts, credentials, schedules, wallets
-from solward.types.roles import is_key
+from solward.types.address_book import SHOWN, end_characters
+from solward.types.roles import KEY_PRINCIPAL_PREFIX, is_key
 
 CONTACTS_LOCK: Final = "contacts"
 """Name of a lock: exclusive to name a contact, shared to make wallets, so that names differ."""
@@ -109,9 +112,24 @@ async def wallet_names(
     return await _select_wallets(connection, is_asked)
 
 
-async def _select_wallets(connection: AsyncConnection, where: ColumnElement[bool]) -> list[Row]:
+async def wallets_like(connection: AsyncConnection, addresses: Collection[str]) -> list[Row]:
+    """Return the rows of the wallets that have, or look like, one of these addresses. A wallet that
+    an API key made has its id for its name, since other wallets' names are not compared."""
+    key = wallets.c.public_key
+    ends = func.substr(key, 1, SHOWN).concat(func.substr(key, func.length(key) - SHOWN + 1))
+    is_like = func.lower(ends).in_([end_characters(each) for each in addresses])
+    by_key = wallets.c.created_by.startswith(KEY_PRINCIPAL_PREFIX)
+    name = case((by_key, wallets.c.id), else_=wallets.c.name).label("name")
+    return await _select_wallets(connection, is_like, name)
+
+
+async def _select_wallets(
+    connection: AsyncConnection,
+    where: ColumnElement[bool],
+    name: ColumnElement[str] = wallets.c.name,
+) -> list[Row]:
     address = wallets.c.public_key.label("address")
-    statement = select(wallets.c.id, wallets.c.name, address, wallets.c.created_by)
+    statement = select(wallets.c.id, name, address, wallets.c.created_by)
     return list(await connection.execute(statement.where(where)))
 
 

@@ -196,7 +196,7 @@ class AlertWebhook(Sender):
                 await add_notes(connection, [Note(name, name, fields)])
             self._woken.set()
 
-    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+    async def _request(self, claimed: DeliveryClaim) -> httpx.Request:
         return signed_request(*self._to, claimed)
 
     def _wants_event(self, event: str, data: Any) -> bool:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 import httpx
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
 from solward.database.database import Database
-from solward.database.names import address_book_rows, names_of_kind, own_wallets
+from solward.database.names import address_book_rows, names_of_kind, wallets_like
 from solward.notify.alerts import safe_text, slack_plain
 from solward.notify.deliveries import Channel, DeliveryClaim, Failure, Pace
 from solward.notify.webhook import HoldSender
@@ -41,6 +42,8 @@ _HEADINGS: Final[Mapping[str, str]] = {
     EventKind.TRANSACTION_FAILED: "A held transaction was approved, and failed",
 }
 _ENDS: Final = (EventKind.TRANSACTION_CONFIRMED, EventKind.TRANSACTION_FAILED)
+_log = structlog.get_logger(__name__)
+
 # Telegram's limit on a message; Slack's is 40,000. The sentence gets what all else leaves.
 _MOST_TEXT: Final = 4_096
 _MOST_LEAVES: Final = 2_400
@@ -159,8 +162,14 @@ class HoldMessages(HoldSender):
         self._chat = chat
         self._tokens, self._dashboard = tokens, dashboard
 
-    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+    async def _request(self, claimed: DeliveryClaim) -> httpx.Request:
         told = jsontext.loads(claimed.body)
+        told |= {"asker": told["hold"]["principal"], "names": {}}
+        try:
+            told |= await self._names(told["hold"])
+        except Exception:
+            # A person must hear of the hold, if only by addresses and ids.
+            _log.exception("names_unread", webhook=self.channel, delivery=claimed.id)
         return self._chat.send(*hold_message(told, self._tokens, self._dashboard))
 
     def _wants_event(self, event: str, data: Any) -> bool:
@@ -176,12 +185,17 @@ class HoldMessages(HoldSender):
                 told.append((event, hold | {"asked": row.hold.principal, "principal": SERVICE}))
         await super()._store(connection, told)
 
-    async def _details(self, connection: AsyncConnection, hold: Any) -> dict[str, Any]:
-        contacts = await address_book_rows(connection)
-        book = AddressBook.from_lists(await own_wallets(connection), contacts)
+    def _details(self, hold: Any) -> dict[str, Any]:
+        return {}
+
+    async def _names(self, hold: Any) -> dict[str, Any]:
+        """Return the names of the asker and the recipients, read outside the writer."""
         ends = {line[end] for line in hold["lines"] for end in ("account", "owner") if end in line}
         kind, _, own_id = hold["principal"].partition(":")
-        found = await names_of_kind(connection, kind, [own_id]) if kind in _ASKERS else {}
+        async with self._database.read() as connection:
+            contacts = await address_book_rows(connection)
+            book = AddressBook.from_lists(await wallets_like(connection, ends), contacts)
+            found = await names_of_kind(connection, kind, [own_id]) if kind in _ASKERS else {}
         asker = f"{kind} {found[own_id]}" if found else hold["principal"]
         return {"asker": asker, "names": {each: book.label(each) for each in ends}}
 
@@ -216,9 +230,15 @@ def hold_message(
 def _leaves_rows(
     lines: Sequence[Mapping[str, Any]], names: Mapping[str, str | None], tokens: TokenList
 ) -> Iterator[tuple[str, str]]:
-    """Yield a row for each amount with its mint, and its recipient by whole address and name."""
+    """Yield a row for each amount with its mint and its recipient's whole address, and one for the
+    recipient's name. SOL comes first, then listed tokens, each with the largest amount first."""
     room = _MOST_LEAVES
-    for number, line in enumerate(lines):
+
+    def order(line: Mapping[str, Any]) -> tuple[bool, bool, float]:
+        size = int(line["units"]) / 10 ** int(line.get("decimals") or 0)
+        return line["asset"] != SOL, tokens.symbol_of(line["asset"]) is None, -size
+
+    for number, line in enumerate(sorted(lines, key=order)):
         units, asset, decimals = int(line["units"]), line["asset"], line.get("decimals")
         if asset == SOL:
             text = f"{format_sol(units)} SOL"
@@ -229,16 +249,18 @@ def _leaves_rows(
             text = f"{amount_text(units, int(decimals))} {symbol} of the mint {asset}"
         account = line.get("account")
         receiver = line.get("owner") or account
+        name = safe_text(names.get(receiver) or "", _MOST_NAME) if receiver is not None else ""
         if receiver is not None:
-            name = names.get(receiver)
-            text += f" to {receiver}" + (f" ({safe_text(name, _MOST_NAME)})" if name else "")
+            text += f" to {receiver}"
         if account != receiver:
             text += f", in its token account {account}"
-        room -= _size(text)
+        room -= _size(text + name)
         if room < 0:
             yield "", f"and {len(lines) - number} more amounts: read the whole hold"
             return
         yield "Leaves: ", text
+        if name:
+            yield "Named: ", name
 
 
 def _size(text: str) -> int:

@@ -334,7 +334,7 @@ class Sender(ABC):
             await self._store(connection, told)
 
     @abstractmethod
-    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+    async def _request(self, claimed: DeliveryClaim) -> httpx.Request:
         """Return the request that delivers this."""
 
     @abstractmethod
@@ -398,9 +398,7 @@ class Sender(ABC):
 
     async def _try_delivery(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> None:
         try:
-            request = self._request(claimed)
-            failure = await send(client, request, self._read_failure, self._pace.timeout_s)
-            await self._record_try(claimed, failure)
+            await self._record_try(claimed, await self._send(client, claimed))
         except StoreError as error:
             # The delivery is sent again when the lease has ended.
             _log.warning(
@@ -409,6 +407,15 @@ class Sender(ABC):
         except Exception:
             # This delivery is sent again later too; the others of the group continue.
             _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
+
+    async def _send(self, client: httpx.AsyncClient, claimed: DeliveryClaim) -> Failure | None:
+        try:
+            request = await self._request(claimed)
+            return await send(client, request, self._read_failure, self._pace.timeout_s)
+        except Exception as error:
+            # Recorded as a failure, so that the delivery is given up at last, with an alert.
+            _log.exception("webhook_crashed", webhook=self.channel, delivery=claimed.id)
+            return Failure(type(error).__name__)
 
     async def _record_try(self, claimed: DeliveryClaim, failure: Failure | None) -> None:
         async with self._database.write() as connection:

@@ -72,7 +72,7 @@ class HoldSender(Sender):
     setting = "APPROVAL_WEBHOOK_URL"
 
     @abstractmethod
-    async def _details(self, connection: AsyncConnection, hold: Any) -> dict[str, Any]:
+    def _details(self, hold: Any) -> dict[str, Any]:
         """Return the fields of a delivery's body besides `event`, `by` and `hold`."""
 
     def _wants_event(self, event: str, data: Any) -> bool:
@@ -96,7 +96,7 @@ class HoldSender(Sender):
             hold = {name: value for name, value in data.items() if name != "asked"}
             hold |= {"principal": data["asked"]}
             body = {"event": event, "by": data["principal"], "hold": hold}
-            text = jsontext.dumps(body | await self._details(connection, hold))
+            text = jsontext.dumps(body | self._details(hold))
             await store.add(connection, self.channel, str(uuid.uuid4()), str(data["id"]), text)
 
 
@@ -199,10 +199,10 @@ class Webhook(HoldSender):
         async with self._database.write() as connection:
             record_act(connection, EventKind.WEBHOOK_REFUSED, subject)
 
-    def _request(self, claimed: DeliveryClaim) -> httpx.Request:
+    async def _request(self, claimed: DeliveryClaim) -> httpx.Request:
         return signed_request(self._url, self._secret, claimed)
 
-    async def _details(self, connection: AsyncConnection, hold: Any) -> dict[str, Any]:
+    def _details(self, hold: Any) -> dict[str, Any]:
         return {
             "dashboardUrl": f"{self._dashboard}/holds/{hold['id']}",
             "decisionUrl": f"{self._api}/api/v1/holds/{hold['id']}/webhook",

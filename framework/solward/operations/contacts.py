@@ -14,9 +14,9 @@ from solward.audit.acts import record_act
 from solward.database import names as store
 from solward.database.database import Database, lock_exclusive
 from solward.database.names import ContactRow
-from solward.solana.token_list import skeleton
 from solward.support.base58 import is_address
 from solward.support.clock import now_ms
+from solward.support.skeletons import skeleton
 from solward.types.address_book import AddressBook, KnownAddress, OwnWallet
 from solward.types.errors import InvalidRequest, NotFound
 from solward.types.events import EventKind

@@ -33,11 +33,11 @@ from solward.solana.token_list import (
     KnownToken,
     TokenList,
     know_decimals,
-    skeleton,
     token_list,
 )
 from solward.solana.tokens import NON_TRANSFERABLE, Mint, mint_account
 from solward.support import jsontext
+from solward.support.skeletons import skeleton
 from solward.types.errors import InvalidRequest, StoreError
 from solward.types.events import EventKind
 from solward.types.ledger import ReadLedger

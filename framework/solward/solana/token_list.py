@@ -6,12 +6,11 @@ names the mint of the known symbol.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
+from solward.support.skeletons import skeleton
 from solward.types.bounds import Address, Name
 from solward.types.errors import InvalidRequest
 
@@ -63,19 +62,6 @@ _DEVNET = (_SOL, KnownToken("USDC", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncD
 
 _DECIMALS = {token.mint: token.decimals for token in (*_MAINNET, *_LOCALNET, *_DEVNET)}
 
-# Letter -> what people take for it once case and compatibility forms are folded: Cyrillic, Greek
-# and small-capital letters (after Unicode's confusables), digits and signs.
-_TAKEN_FOR: Final = {
-    "a": "аαɑᴀ@4", "b": "ьʙβ8", "c": "сᴄϲ¢", "d": "ԁᴅ", "e": "еεᴇєҽ€3", "f": "ғƒ", "g": "ɡɢ9",
-    "h": "нһʜη", "j": "јᴊ", "k": "кκᴋ", "l": "iıɩιіıʟ1|!ӏ", "m": "мμᴍ", "n": "ɴп", "o": "оοσᴏ0",
-    "p": "рρᴘ", "q": "ԛ", "r": "гʀ", "s": "ѕꜱ$5", "t": "тτᴛ†", "u": "υᴜ", "v": "ѵνᴠ", "w": "ԝωᴡш",
-    "x": "хχ", "y": "уγʏ¥", "z": "ᴢ2",
-}  # fmt: skip
-_LOOKS_LIKE: Final = {ord(each): letter for letter, others in _TAKEN_FOR.items() for each in others}
-# Letters that are not drawn, and that normalization does not remove.
-_UNSEEN: Final = frozenset("\u115f\u1160")
-_PAIRS: Final = (("rn", "m"), ("vv", "w"))
-
 
 def known_decimals(mint: str) -> int | None:
     """Return a listed mint's decimals without asking a node; None if no network lists the mint."""
@@ -89,16 +75,6 @@ def know_decimals(tokens: Iterable[KnownToken]) -> None:
     """
     for token in tokens:
         _DECIMALS.setdefault(token.mint, token.decimals)
-
-
-def skeleton(symbol: str) -> str:
-    """Return a symbol's skeleton, which is the same for symbols that people can confuse."""
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", symbol).casefold())
-    plain = folded.removeprefix("$").translate(_LOOKS_LIKE)
-    plain = "".join(each for each in plain if each.isalnum() and each not in _UNSEEN)
-    for pair, letter in _PAIRS:
-        plain = plain.replace(pair, letter)
-    return plain
 
 
 class TokenList:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from solward.support.base58 import is_address
+from solward.support.skeletons import skeleton
 from solward.types.errors import InvalidRequest
 from solward.types.roles import is_key
 
@@ -73,7 +74,8 @@ class AddressBook:
     ) -> AddressBook:
         """Make the book from the service's lists. A wallet made by an API key can be typed only by
         its id, and its name never competes with a contact's: the key's holder chose that name,
-        which must not decide whom the operator pays.
+        which must not decide whom the operator pays. If others have a wallet whose name looks the
+        same, it is called by its id.
 
         Args:
             contacts: the stored address book; a member of a group is called `@name`.
@@ -81,16 +83,22 @@ class AddressBook:
         names: dict[str, set[str]] = defaultdict(set)
         ids: dict[str, str] = {}
         known: dict[str, str] = {}
-        for wallet in wallets:
+        listed = list(wallets)
+        makers: dict[str, set[str | None]] = defaultdict(set)
+        if any(is_key(each.created_by) for each in listed):
+            for wallet in listed:
+                makers[skeleton(wallet.name)].add(wallet.created_by)
+        for wallet in listed:
             ids[wallet.id] = wallet.address
-            known.setdefault(wallet.address, f"wallet {wallet.name}")
+            is_shared = is_key(wallet.created_by) and len(makers[skeleton(wallet.name)]) > 1
+            known.setdefault(wallet.address, f"wallet {wallet.id if is_shared else wallet.name}")
             if not is_key(wallet.created_by):
                 names[wallet.name].add(wallet.address)
         for each in contacts:
             known.setdefault(each.address, each.name)
             names[each.name].add(each.address)
         # Reversed, so that the first of several addresses with the same ends is kept.
-        ends = {_end_characters(address): address for address in reversed(known)}
+        ends = {end_characters(address): address for address in reversed(known)}
         return cls(names, ids, known, ends)
 
     @property
@@ -126,7 +134,7 @@ class AddressBook:
     def find_lookalike(self, address: str) -> KnownAddress | None:
         """Return the known address with the same first and last `SHOWN` characters, ignoring case,
         as an unnamed address; None if there is none, or the address has a name."""
-        other = None if address in self.called else self.ends.get(_end_characters(address))
+        other = None if address in self.called else self.ends.get(end_characters(address))
         return None if other is None else KnownAddress(other, self.called[other])
 
     def label(self, address: str) -> str | None:
@@ -136,5 +144,6 @@ class AddressBook:
         return self.called.get(address, warning)
 
 
-def _end_characters(address: str) -> str:
+def end_characters(address: str) -> str:
+    """Return the first and last `SHOWN` characters, ignoring case."""
     return f"{address[:SHOWN]}{address[-SHOWN:]}".casefold()

@@ -18,9 +18,9 @@ from solward.database import names
 from solward.database.database import Database, lock_shared
 from solward.database.prepared import Row
 from solward.settings import Settings
-from solward.solana.token_list import skeleton
 from solward.support import jsontext
 from solward.support.clock import now_ms
+from solward.support.skeletons import skeleton
 from solward.types.address_book import DEFAULT_NAME
 from solward.types.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.types.roles import is_key
