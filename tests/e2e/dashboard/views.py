@@ -75,6 +75,12 @@ def refused_transfer(browser: Browser) -> None:
     browser.marked("refused")
 
 
+def pauses_first(browser: Browser) -> None:
+    """Select the first row of a table, and ask for its pause."""
+    first(".ag-row .ag-selection-checkbox")(browser)
+    browser.press("pause-selected")
+
+
 def chooses(label: str, option: str) -> Act:
     return lambda browser: browser.choose(label, option)
 
@@ -96,10 +102,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         (clicks("Change"), fills("Strategy", "always do wait, or not"), presses("save")),
     ),
     "pages.agent_form.change_agent": ("/agents/{agent_id}", (clicks("Change"),)),
-    "lists._change_selected": (
-        "/agents",
-        (first(".ag-header .ag-checkbox"), presses("pause-selected")),
-    ),
+    "lists._change_selected": ("/agents", (pauses_first,)),
     "pages.agents.__init__": ("/agents/{agent_id}", (clicks("Chat with watcher"),)),
     "pages.transaction.show_record": ("/transactions", (first(".ag-row"),)),
     "pages.transactions.edit_contacts": ("/transactions", (clicks("Contacts"),)),
