@@ -44,7 +44,6 @@ from solward.plugins.load import ImportResult, import_in_process
 from solward.plugins.parameters import Parameters
 from solward.resources.agents import AgentStatus
 from solward.service import service
-from solward.service.limits import wallet_limits
 from solward.service.service import Solward
 from solward.solana.balances import Balances, TokenBalance
 from solward.solana.token_list import TokenList
@@ -382,7 +381,11 @@ def agents_of(host: Any, place: MakePlacement | None = None) -> AgentService:
         tokens=host.tokens,
         policies=host.policies,
         registry=lambda: host.registry,
-        ceilings=wallet_limits(host.settings),
+        ceilings=ScopeLimits(
+            host.settings.max_lamports_per_transaction,
+            host.settings.max_transactions_per_minute,
+            host.settings.daily_spending_limit_lamports,
+        ),
         balances=host.balances,
         run_skill=host.run_skill,
         place=place,
