@@ -151,7 +151,7 @@ async def test_what_can_leave_agrees_with_the_limits_of_each_wallet(api: Api) ->
     wallets = [await api.wallet(1) for _ in range(2)]
     ceilings = {"dailySpendingLimitSol": 0.5, "maxCostsSolPerDay": 0.01}
     await api.call("PATCH", f"/wallets/{wallets[1]}/limits", ceilings)
-    await api.key(walletId=wallets[0])
+    _, plain = await api.key(walletId=wallets[0])
     await api.key(
         name="granted", grants=[{"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "2"}}}}]
     )
@@ -163,6 +163,8 @@ async def test_what_can_leave_agrees_with_the_limits_of_each_wallet(api: Api) ->
     assert int(sol["bounded"]) == sum(int(Decimal(each["SOL"]["most"]) * 10**9) for each in bounds)
     assert int(sol["costs"]) == sum(int(Decimal(each["COSTS"]["most"]) * 10**9) for each in bounds)
     assert sol["held"] == "2000000000"
+    assert found["through"] == [f"key:{plain}"]
+    assert found["throughMore"] == 0
     assert found["others"]["unbounded"] == [each["*"]["most"] for each in bounds].count(None) == 1
 
 

@@ -103,6 +103,12 @@ class BalanceTotals(Answer):
     )
     others: AssetTotal = declared(Json("Any token that no wallet holds."))
     more: int = declared(Whole("Number of further assets.", least=0, example=0))
+    through: tuple[str, ...] = declared(
+        Texts("Principals that no grant limits, up to 10.", each="A principal.", example=[])
+    )
+    through_more: int = declared(
+        Whole("Number of further principals that no grant limits.", least=0, example=0)
+    )
     wallets: int = declared(Whole("Number of wallets in the sums.", example=2))
     not_counted: tuple[str, ...] = declared(
         Texts("Names of wallets that could not be read.", each="A name.", example=[])

@@ -41,6 +41,7 @@ BALANCES_S: Final = 30.0
 MOST_ASSETS: Final = 100
 """The most assets in an answer: anybody can send a wallet tokens of any number of mints."""
 MOST_CAUSES: Final = 20
+MOST_NAMED: Final = 10
 # Wallets whose accounts are read in one call.
 _TOGETHER: Final = 100
 _HOURS, _END_MS = 24, 2**62
@@ -164,7 +165,9 @@ class Totals:
         others = AssetTotal(None, 0)
         # A wallet that was made in between counts from the next read on.
         counted = read.by_wallet.keys() & leaving.keys()
-        for wallet_id in counted:
+        through: dict[str, int] = {}
+        for wallet_id in sorted(counted):
+            through |= leaving[wallet_id].through
             _add_wallet(sums, others, read.by_wallet[wallet_id], leaving[wallet_id])
         sol, *tokens = sums
         for mint in tokens:
@@ -180,6 +183,8 @@ class Totals:
             assets=[sums[asset].to_json(asset) for asset in shown],
             more=len(sums) - len(shown),
             others=others.to_json(ANY_ASSET),
+            through=list(through)[:MOST_NAMED],
+            through_more=sum(through.values()) - len(through) + len(list(through)[MOST_NAMED:]),
             wallets=len(counted),
         )
 

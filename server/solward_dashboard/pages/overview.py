@@ -24,7 +24,7 @@ from solward_dashboard import parts as sw
 from solward_dashboard.api import api
 from solward_dashboard.frame import Poll, frame
 from solward_dashboard.leaving import over_text, rule_text
-from solward_dashboard.links import address_of, list_address
+from solward_dashboard.links import address_of, list_address, show_thing
 from solward_dashboard.pages.holds import DisplayContext, hold_cards
 from solward_dashboard.wording import (
     People,
@@ -243,15 +243,17 @@ def _show_cause(cause: RefusalCause, context: DisplayContext) -> None:
         sw.text(f"{wallet}, asked by {asked}: {why}")
 
 
-async def fetch_balances() -> tuple[BalanceTotals, Mapping[str, Decimal]]:
-    """Fetch the sums of balances with the parts that can leave, and prices."""
-    totals, day = await asyncio.gather(api().balance_totals(), api().day_totals())
-    return totals, day.prices
+async def fetch_balances() -> tuple[BalanceTotals, Mapping[str, Decimal], People]:
+    """Fetch the sums of balances with the parts that can leave, prices, and names."""
+    totals, day, people = await asyncio.gather(
+        api().balance_totals(), api().day_totals(), People.ask()
+    )
+    return totals, day.prices, people
 
 
-def _show_balances(found: tuple[BalanceTotals, Mapping[str, Decimal]]) -> None:
+def _show_balances(found: tuple[BalanceTotals, Mapping[str, Decimal], People]) -> None:
     """Show the balances of the first `SHOWN` assets, and the part of each that can leave."""
-    totals, prices = found
+    totals, prices, people = found
     most = "the maximum that all agents, keys and schedules together could move if compromised"
     across = f"Across {counted(totals.wallets, 'wallet')}"
     sw.dim(f"{across}: {most}. Your own actions are not counted.")
@@ -269,6 +271,24 @@ def _show_balances(found: tuple[BalanceTotals, Mapping[str, Decimal]]) -> None:
         with ui.element("div"):
             sw.text("Any other token", "sw-strong")
             sw.text(leaving_text(totals.others, ""), f"{_colour(totals.others)} sw-text")
+    if totals.through:
+        _show_unlimited(totals, people)
+
+
+def _show_unlimited(totals: BalanceTotals, people: People) -> None:
+    """Show who may swap any amount, each with the link to the grant that would limit it."""
+    with sw.marked(sw.stack(), "through"):
+        sw.text("They have no grants, so any amount of a token may be swapped by:", "sw-bad")
+        for who in totals.through:
+            with sw.row():
+                if who.startswith("schedule:"):
+                    sw.text(people.called(who))
+                else:
+                    show_thing(who, people)
+                grant = ui.link("Add a grant", list_address("/policy", grant=who))
+                grant.classes(sw.POLICY).props["aria-label"] = f"Add a grant: {people.called(who)}"
+        if totals.through_more:
+            sw.dim(f"and {counted(totals.through_more, 'other')}")
 
 
 def _show_asset(each: AssetTotal, price: Decimal | None) -> None:

@@ -234,9 +234,8 @@ def _show_advice(one: TransactionView) -> None:
             named = (each for each in others if each.partition(":")[2] in reason)
             who = next(named, others[-1])
             ui.link(f"The grants of {people.called(who)}", address_of(f"grants:{who}"))
-            kind, _, own_id = who.partition(":")
             if who in people.names:
-                ui.link("Add a grant", list_address("/policy", **{kind: own_id}))
+                ui.link("Add a grant", list_address("/policy", grant=who))
         elif rule == "freeze":
             show_thing(wallet, people)
         elif setting is not None:

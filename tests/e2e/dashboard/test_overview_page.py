@@ -63,6 +63,7 @@ def test_what_is_held_and_can_leave_is_added_up(browser: Browser, api: httpx.Cli
     assert "($" in row.text
     assert "can leave" in row.text
     assert "not bounded in" in browser.marked("exposure").text
+    assert "Add a grant" in browser.marked("through").text
 
 
 def test_what_waits_is_decided_from_the_overview(browser: Browser, api: httpx.Client) -> None:
