@@ -17,21 +17,24 @@ from aiohttp import web
 from sqlalchemy import insert
 from structlog.testing import capture_logs
 from tests.promises import promise
-from tests.support.chats import (
+from tests.support.clock import until
+from tests.support.database import WALLET_ROW, AuditLog, agent_row
+from tests.support.processes import free_port
+from tests.support.services import STRANGER, serving_api, settings
+from tests.support.webhooks import (
+    FAST,
     SLACK,
     SLACK_TOKEN,
     TELEGRAM,
     TELEGRAM_TOKEN,
     ChatServer,
     chat_server,
+    deliveries_ended,
+    delivery_states,
     live_text,
     refusal,
+    webhook_process,
 )
-from tests.support.clock import until
-from tests.support.database import WALLET_ROW, AuditLog, agent_row
-from tests.support.processes import free_port
-from tests.support.services import STRANGER, serving_api, settings
-from tests.support.webhooks import FAST, deliveries_ended, delivery_states, webhook_process
 
 from solward.database import outbox
 from solward.database.database import Database

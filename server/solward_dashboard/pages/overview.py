@@ -52,7 +52,7 @@ _NO_LEDGER = "the ledger does not answer"
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the page shows beside balances; each decision has the name of its agent."""
+    """Everything that the page shows but balances; each decision has the name of its agent."""
 
     health: Health
     day: DayTotals

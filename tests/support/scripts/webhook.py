@@ -36,7 +36,7 @@ HOLD = {
     "costsLamports": "5000",
     "expiresAt": "2026-11-22T12:00:00.000Z",
 }
-# To the chats of `tests.support.chats`.
+# To the chats of `tests.support.webhooks`.
 CHATS: dict[str, tuple[type[Chat], str]] = {
     "slack": (SlackChannel, "C0123456789"),
     "telegram": (TelegramChat, "-1001234567890"),
