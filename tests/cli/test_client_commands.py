@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet show": (wallet(), "SOL"),
     "wallet balance": (wallet(), "2"),
     "wallet limits": (wallet(), "Most SOL in a transaction"),
+    "wallet ceilings": (wallet("--max-sol-per-transaction", "0.5"), "0.5"),
     "wallet pockets": (wallet(), "No pocket holds anything."),
     "wallet stakes": (lambda live: staking(live)[:1], "activating"),
     "wallet tag": (wallet("treasury"), "treasury"),

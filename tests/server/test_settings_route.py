@@ -18,6 +18,8 @@ CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 ELSEWHERE = {
     "solana_rpc_url": f"http://127.0.0.1:9/?api-key={CANARY}",
     "database_url": f"postgresql://user:{CANARY}@127.0.0.1:9/solward",
+    "approval_slack_token": f"xoxb-{CANARY}",
+    "approval_telegram_token": f"1234:{CANARY}-{'a' * 20}",
 }
 
 

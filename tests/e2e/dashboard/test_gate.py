@@ -105,7 +105,7 @@ def test_the_password_is_asked_for_and_opens_the_pages(guarded: Pages) -> None:
         browser.one("input[type=password]").send_keys(PASSWORD, Keys.ENTER)
         browser.wait_for("Recent decisions")
         browser.open("/")
-        browser.wait_for("No wallet yet")
+        browser.wait_for("No agent has decided anything yet.")
         # The wrong guess was answered with 403, and said so on the console.
         assert all("403" in each for each in browser.errors())
         browser.click("Log out")
