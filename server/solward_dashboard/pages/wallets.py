@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from nicegui import ui
 
@@ -29,19 +27,6 @@ SEARCH_LABEL = "Search by name, tag or address"
 _ADDRESS_PART = 4
 _STATUSES = ("active", "frozen")
 _MOST_FROZEN = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A wallet's balance, and its limits (`GET /wallets/:id/limits`)."""
-
-    balance: Balance
-    limits: Mapping[str, Any]
-
-    @property
-    def frozen(self) -> bool:
-        """True if the wallet is frozen."""
-        return bool(self.limits.get("frozen"))
 
 
 def page() -> None:
@@ -117,15 +102,6 @@ async def fetch_balance(wallet_id: str) -> Balance | ApiError:
     """Return a wallet's balance, or the error if it cannot be read."""
     try:
         return await api().wallets.balance(wallet_id)
-    except ApiError as error:
-        return error
-
-
-async def fetch_holding(wallet_id: str) -> Holding | ApiError:
-    """Return a wallet's balance and limits, or the error if they cannot be read."""
-    try:
-        balance = await api().wallets.balance(wallet_id)
-        return Holding(balance, await api().wallets.limits(wallet_id))
     except ApiError as error:
         return error
 
