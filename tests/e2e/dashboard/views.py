@@ -112,6 +112,7 @@ DIALOGS: Mapping[str, tuple[str, tuple[Act, ...]]] = {
         (presses("new-schedule", "confirm"),),
     ),
     "pages.wallet._toggle_freeze": ("/wallets/{wallet_id}", (presses("freeze"),)),
+    "pages.wallet._set_ceilings": ("/wallets/{wallet_id}", (clicks("Set ceilings"),)),
     "pages.wallet._edit_tags": ("/wallets/{wallet_id}", (clicks("Edit tags"),)),
     "pages.wallet._show_qr": ("/wallets/{wallet_id}", (clicks("Show the QR code"),)),
     "pages.wallets.create_wallet": (
