@@ -171,11 +171,12 @@ async def test_fields_are_refused_as_the_description_says(
     shown = resolved(DOCUMENT["paths"][PREFIX + path][method.lower()]["responses"]["400"])
     texts = {each["value"]["error"] for each in shown["content"][JSON]["examples"].values()}
     fields = "|".join(resolved(content["schema"]).get("properties", {})) or "no field"
-    # What depends on the wallet, and the flag that is read before the body, are said otherwise.
+    # What depends on the wallet or the service's settings, and the flag that is read before the
+    # body, are said otherwise.
     told = {
         each
         for each in texts
-        if re.match(f"({fields}) (must be (?!at least)|is required and)", each)
+        if re.match(f"({fields}) (must be (?!at least|at most)|is required and)", each)
     }
     told.discard("dryRun must be true or false")
     answered = set()

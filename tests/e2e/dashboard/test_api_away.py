@@ -159,7 +159,7 @@ def test_a_page_says_of_nothing_that_there_is_none_before_it_was_answered(
 def test_what_happened_meanwhile_is_shown_without_a_reload(
     browser: Browser, service: Service
 ) -> None:
-    browser.open("/")
+    browser.open("/wallets")
     browser.script("window.sameDocument = true")
     service.stop(signal.SIGKILL)
     browser.one('[data-testid="banner"]')
