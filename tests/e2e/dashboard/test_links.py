@@ -95,7 +95,7 @@ def test_a_denied_payment_leads_to_its_hold_key_grants_and_entries(
             f"/api-keys#key:{key}",
             f"/holds/{hold}",
             f"/policy#key:{key}",
-            f"/policy?key={key}",
+            f"/policy?grant=key%3A{key}",
             f"/audit?about={record}&wallet={ids['wallet_id']}",
         } <= set(links(browser))
         browser.answered(f"/audit?about={record}&wallet={ids['wallet_id']}")
