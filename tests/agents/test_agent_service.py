@@ -213,7 +213,7 @@ async def test_a_change_holds_from_the_next_cycle_on(host: Host, service: AgentS
         agent.id, {"strategy": "Another.", "guardrails": {"maxTransactionsPerMinute": 1}}
     )
     assert changed == await service.get(agent.id)
-    assert changed.limits.max_tx_per_minute == 1
+    assert changed.guardrails.max_tx_per_minute == 1
     await service.start(agent.id)
     await host.decisions(1)
     assert host.requests[0].strategy == "Another."

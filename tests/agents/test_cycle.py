@@ -92,7 +92,7 @@ async def test_the_call_carries_the_agents_limits_and_one_action_key_a_cycle() -
     assert actor.principal == "agent:a1"
     assert actor.agent_id == "a1"
     assert actor.action_key == "a1:7:transfer"
-    assert actor.limits == (("agent:a1", AGENT.limits),)
+    assert actor.limits == (("agent:a1", AGENT.guardrails),)
 
 
 @promise("one-tool-call-run")

@@ -49,7 +49,7 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
     return Actor(
         principal=scope,
         agent_id=agent.id,
-        limits=((scope, agent.limits),),
+        limits=((scope, agent.guardrails),),
         action_key=f"{agent.id}:{cycle}:{skill}",
         trace=f"{scope}:{cycle}",
         run=AgentRun(agent.id, cycle, agent.fence),

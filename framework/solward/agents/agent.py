@@ -146,11 +146,6 @@ class Agent:
     llm_budget: TokenBudget = UNLIMITED
     is_llm: bool = True
 
-    @property
-    def limits(self) -> ScopeLimits:
-        """The agent's limits in the engine's type."""
-        return self.guardrails
-
     def to_json(self) -> dict[str, Any]:
         """Return the answer of `GET /agents/:id`, with `error` only while its cycles fail."""
         return answer_json(

@@ -247,7 +247,7 @@ class AgentService:
         """Return the actor of an agent's transactions outside of any cycle."""
         agent = await self.get(agent_id)
         who = _principal(agent.id)
-        return Actor(who, agent_id=agent.id, limits=((who, agent.limits),))
+        return Actor(who, agent_id=agent.id, limits=((who, agent.guardrails),))
 
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
         """Change fields of an agent; a running agent uses them from its next cycle on.
@@ -399,7 +399,7 @@ class AgentService:
         """Return the agent's limits with the amounts spent and reserved in each, its model's
         tokens, and the amounts that the grants of the agent and its wallet still allow."""
         agent = await self.get(agent_id)
-        report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
+        report = await limits_report(self._database, f"agent:{agent.id}", agent.guardrails)
         used = await self.tokens(agent_id)
         model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
         principals = (f"agent:{agent.id}", f"wallet:{agent.wallet_id}")

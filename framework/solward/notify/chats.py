@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias
 
 import httpx
@@ -234,8 +235,8 @@ def _leaves_rows(
     recipient's name. SOL comes first, then listed tokens, each with the largest amount first."""
     room = _MOST_LEAVES
 
-    def order(line: Mapping[str, Any]) -> tuple[bool, bool, float]:
-        size = int(line["units"]) / 10 ** int(line.get("decimals") or 0)
+    def order(line: Mapping[str, Any]) -> tuple[bool, bool, Fraction]:
+        size = Fraction(int(line["units"]), 10 ** int(line.get("decimals") or 0))
         return line["asset"] != SOL, tokens.symbol_of(line["asset"]) is None, -size
 
     for number, line in enumerate(sorted(lines, key=order)):

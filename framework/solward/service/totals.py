@@ -169,6 +169,7 @@ class Totals:
         for wallet_id in sorted(counted):
             through |= leaving[wallet_id].through
             _add_wallet(sums, others, read.by_wallet[wallet_id], leaving[wallet_id])
+        named = list(through)[:MOST_NAMED]
         sol, *tokens = sums
         for mint in tokens:
             # Of a wallet that neither holds nor names a token, as much may leave as of any other.
@@ -183,8 +184,8 @@ class Totals:
             assets=[sums[asset].to_json(asset) for asset in shown],
             more=len(sums) - len(shown),
             others=others.to_json(ANY_ASSET),
-            through=list(through)[:MOST_NAMED],
-            through_more=sum(through.values()) - len(through) + len(list(through)[MOST_NAMED:]),
+            through=named,
+            through_more=sum(through.values()) - len(named),
             wallets=len(counted),
         )
 

@@ -157,7 +157,7 @@ async def limits(subject: Subject) -> list[Line]:
     agents = [agent_of(row) for row in await subject.agents()]
     keys = await Credentials(database).keys()
     callers = [
-        *((f"agent:{each.id}", each.wallet_id, each.limits) for each in agents),
+        *((f"agent:{each.id}", each.wallet_id, each.guardrails) for each in agents),
         *((key.principal, key.wallet_id, limits_of(key)) for key in keys),
     ]
     for row in wallets:

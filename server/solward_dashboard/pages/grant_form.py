@@ -76,8 +76,9 @@ def changed_text(replay: Replay) -> str:
     else:
         counts = Counter(each.now for each in replay.changes)
         of += ", " + ", ".join(f"{many:,} {_ENDS[now]}" for now, many in counts.items())
-    more = f" {replay.omitted:,} older ones were not judged." if replay.omitted else ""
-    return f"{of}.{more}" + f" {replay.unread:,} cannot be read." * bool(replay.unread)
+    omitted = f" {replay.omitted:,} older ones were not judged." if replay.omitted else ""
+    unread = f" {replay.unread:,} cannot be read." if replay.unread else ""
+    return f"{of}.{omitted}{unread}"
 
 
 def change_text(each: ReplayedChange) -> str:

@@ -252,7 +252,7 @@ def _spending(service: Solward, schedules: Iterable[Schedule]) -> list[Schedule]
 def _callers(agents: Iterable[Agent], schedules: Iterable[Schedule]) -> list[Caller]:
     """Return agents and the operator's schedules with their ceilings."""
     own = [(each.principal, ScopeLimits()) for each in schedules if each.key_id is None]
-    return [*((f"agent:{each.id}", each.limits) for each in agents), *own]
+    return [*((f"agent:{each.id}", each.guardrails) for each in agents), *own]
 
 
 async def limits_of(
