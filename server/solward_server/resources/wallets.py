@@ -224,7 +224,7 @@ def _usd(worth: Worth) -> dict[str, Any]:
 
 
 async def leaving_of_all(service: Solward) -> dict[str, CanLeave]:
-    """Return the maximum that can leave each wallet, by its id, with a few queries for all."""
+    """Return the maximum that can leave each wallet, by its id; each wallet's keys take a query."""
     every = [each.id for each in await service.wallets.list()]
     agents, schedules = defaultdict(list), defaultdict(list)
     for agent in await service.agents.list():
